@@ -1,5 +1,8 @@
-"""Who may have how much, now and at 22:00: guaranteed numbers, limits, lending and windows for team and pool.
+"""Quotas: who may have how much, now and at 22:00.
 
-Belongs here: the arithmetic of limits (`limits`, pure) and the rows, services and selectors around it.
-Does not belong here: who goes first among those who may (`scheduler`), and what is in use, which is counted from rows.
+Belongs here: guaranteed numbers, limits, lending and windows per team and GPU model. ``limits`` is the pure arithmetic
+that the engine, the simulator and the pages share.
+
+Does not belong here: the order in which jobs run and where they are placed (``scheduler``), the tree of teams and its
+members (``teams``).
 """
