@@ -8,8 +8,9 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup
+.PHONY: help setup run test check bench format lock
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,3 +27,30 @@ $(STAMP): requirements-dev.txt pyproject.toml client/pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e client -e .
 	@touch $@
 	@echo "Ready: $(BIN)/rota ($$($(BIN)/python --version))"
+
+run: setup ## set up and run everything; prints the address (PORT= chooses the port)
+	@$(BIN)/rota up $(if $(PORT),--port $(PORT))
+
+test: setup ## every test, the fast ones first (ROTA_REQUIRE_ALL=1: a missing service fails)
+	$(PYTEST) -m "not slow" --numprocesses auto --maxprocesses 8
+	$(PYTEST) -m slow
+
+check: setup ## style, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --cache-dir .venv/.cache/import-linter
+
+bench: setup ## measure; a gate that fails is exit status 1
+	$(BIN)/rota bench all
+
+format: setup ## put the code into the one style, fix what a tool can fix
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: setup ## lock what requirements*.in name, with hashes and without an index (UPGRADE=1: the newest versions)
+	$(COMPILE) --output-file requirements.txt requirements.in
+	$(COMPILE) --constraints requirements.txt --output-file requirements-dev.txt requirements-dev.in
+
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
