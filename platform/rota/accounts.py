@@ -1,0 +1,23 @@
+"""What Rota wants of django-allauth beyond its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from allauth.account.adapter import DefaultAccountAdapter
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+    from teams.models import User
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
+    """Accounts are made by an admin or by the identity provider; a changed password is no longer a one-time one."""
+
+    def is_open_for_signup(self, _request: HttpRequest) -> bool:
+        return False
+
+    def set_password(self, user: User, password: str) -> None:
+        user.must_change_password = False
+        super().set_password(user, password)

@@ -1,0 +1,12 @@
+"""The roots of all addresses. Each package mounts its own below them."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, include, path
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("accounts/", include("allauth.urls")),
+    path("i18n/", include("django.conf.urls.i18n")),
+]
+websocket_urlpatterns: list[URLPattern | URLResolver] = []
+"""Channels' consumers, mounted by rota.asgi. /healthz and /readyz are answered before all this, in rota.middleware."""
