@@ -10,7 +10,11 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup run test check bench format lock
+# `makemigrations` warns when it finds no database to compare with; a check of the code needs none.
+MANAGE := $(BIN)/python -W ignore::RuntimeWarning manage.py
+OPENAPI := docs/reference/openapi.yaml
+
+.PHONY: help setup run test check bench format openapi lock
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,11 +39,14 @@ test: setup ## every test, the fast ones first (ROTA_REQUIRE_ALL=1: a missing se
 	$(PYTEST) -m "not slow" --numprocesses auto --maxprocesses 8
 	$(PYTEST) -m slow
 
-check: setup ## style, types and import contracts
+check: setup ## style, types, import contracts, migrations and the published API
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --cache-dir .venv/.cache/import-linter
+	$(MANAGE) makemigrations --check --dry-run
+	$(MANAGE) spectacular --validate --fail-on-warn --file .venv/.cache/openapi.yaml
+	@diff --unified $(OPENAPI) .venv/.cache/openapi.yaml || { echo "The API has changed: run make openapi"; exit 1; }
 
 bench: setup ## measure; a gate that fails is exit status 1
 	$(BIN)/rota bench all
@@ -47,6 +54,9 @@ bench: setup ## measure; a gate that fails is exit status 1
 format: setup ## put the code into the one style, fix what a tool can fix
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+openapi: setup ## write the API's description after a change that is meant
+	$(MANAGE) spectacular --validate --fail-on-warn --file $(OPENAPI)
 
 lock: setup ## lock what requirements*.in name, with hashes and without an index (UPGRADE=1: the newest versions)
 	$(COMPILE) --output-file requirements.txt requirements.in

@@ -11,7 +11,7 @@ from tests.needs import NEEDS, SHARED, required
 
 TESTS = Path(__file__).resolve().parent
 # Folders whose tests all start processes, servers or a browser; elsewhere a slow test is marked one by one.
-SLOW_FOLDERS = frozenset({"browser", "faults", "integration"})
+SLOW_FOLDERS = frozenset({"backends", "browser", "faults", "integration"})
 
 # Nothing that a test run learns is kept in the checkout.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "hypothesis"

@@ -34,9 +34,7 @@ def test_every_page_is_reached_from_the_index() -> None:
     assert sorted(set((ROOT / "docs").rglob("*.md")) - reached) == []
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_files_named_in_commands_exist(page: Path) -> None:
     named = re.findall(r"\bexamples/[\w.-]+", page.read_text(encoding="utf-8"))
     assert [name for name in named if not (ROOT / name).exists()] == []
