@@ -1,0 +1,80 @@
+"""A shape prepared for one inventory: which nodes could ever take each of its groups, and how much it needs there."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from quotas.limits import NANO
+from scheduler.engine.cluster import Inventory, members
+from scheduler.engine.demand import Group, Kind, Shape
+
+
+def slice_mib(group: Group, headroom: float) -> int:
+    """MiB that each card gives to a replica of ``group``, head room included; 0 for whole cards."""
+    if not group.share:
+        return 0
+    factor = 1 + headroom if group.kind is Kind.INFERENCE else 1.0
+    return math.ceil(group.vram_mib * factor - 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFit:
+    """One group: ``nodes`` that match model, memory, labels and taints, whatever their state. ``mib`` 0: whole cards."""
+
+    group: Group
+    mib: int
+    nodes: int
+    packs: bool
+
+
+class Fit:
+    """A shape against an inventory. ``nodes`` are those of any group, ``groups`` the most demanding first."""
+
+    def __init__(self, shape: Shape, inventory: Inventory, headroom: float) -> None:
+        self.shape = shape
+        self.inventory = inventory
+        self.solo = shape.replicas == 1
+        groups = [self._group(group, headroom) for group in shape.groups]
+        self.groups = tuple(sorted(groups, key=lambda each: (not each.group.share, each.group.gpus), reverse=True))
+        self.avoided = inventory.named(shape.avoided)
+        self.excluded = inventory.named(shape.excluded)
+        self.nodes = 0
+        for each in self.groups:
+            self.nodes |= each.nodes
+
+    def _group(self, group: Group, headroom: float) -> GroupFit:
+        inventory, mib = self.inventory, slice_mib(group, headroom)
+        nodes = (
+            inventory.of_model(group.models)
+            & inventory.with_memory(group, mib)
+            & inventory.with_labels(group.selector)
+            & inventory.tolerated(group.tolerations)
+        )
+        half = min(2 * group.gpus, inventory.width + 1)
+        return GroupFit(group, mib, nodes, self.solo and bool(nodes & inventory.at_least[min(half + 1, inventory.width + 1)]))
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The models of the nodes that could take it, by the lowest name of their nodes."""
+        return tuple(dict.fromkeys(self.inventory.model_of[node] for node in members(self.nodes)))
+
+    def needs(self, model: str) -> int:
+        """Nano-GPU that the job counts for when all of it lies on ``model``; a slice by its share of the smallest card."""
+        return self._needs[model]
+
+    @cached_property
+    def _needs(self) -> dict[str, int]:
+        smallest: dict[str, int] = {}
+        for node in self.inventory.nodes:
+            smallest[node.model] = min(node.vram_mib, smallest.get(node.model, node.vram_mib))
+        return {
+            model: sum(each.group.replicas * replica_nano(each.group.gpus, each.mib, vram) for each in self.groups)
+            for model, vram in smallest.items()
+        }
+
+
+def replica_nano(gpus: int, mib: int, vram_mib: int) -> int:
+    """Nano-GPU that a replica counts for: its cards, or the share that its slices are of their memory."""
+    return gpus * (mib * NANO // vram_mib) if mib else gpus * NANO
+
+

@@ -1,0 +1,113 @@
+"""Placing a whole job: every replica of every group, or nothing at all."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scheduler.engine.cluster import members
+from scheduler.engine.ledger import Ledger
+from scheduler.engine.placement.fit import Fit, GroupFit
+from scheduler.engine.placement.strategy import Strategy, Want, several_slices
+from scheduler.engine.plan import Piece
+
+
+class Placed(NamedTuple):
+    """One replica put down on the ledger; ``node`` by position."""
+
+    each: GroupFit
+    replica: int
+    node: int
+    gpus: tuple[int, ...]
+
+
+def place(ledger: Ledger, fit: Fit, strategy: Strategy, allowed: int) -> list[Placed] | None:
+    """Put a job on ready nodes of ``allowed`` and return where; None, with the ledger as it was, if it does not fit.
+
+    A gang stays on one model while one has room for it, and off the nodes it should avoid while the others do. Groups
+    that share nodes are tried the most demanding first, then the least choosy last.
+    """
+    nodes = allowed & ledger.ready & ~fit.excluded
+    for choice in _choices(fit, nodes):
+        for groups in _orders(fit):
+            placed = _place_groups(ledger, groups, strategy, choice)
+            if placed is not None:
+                return placed
+    return None
+
+
+def undo(ledger: Ledger, placed: list[Placed]) -> None:
+    """Take a placing back."""
+    for each, _, node, gpus in reversed(placed):
+        if each.mib:
+            for gpu in gpus:
+                ledger.give_slice(node, gpu, each.mib)
+        else:
+            ledger.give_cards(node, gpus)
+        ledger.take_host(node, -each.group.cpus_milli, -each.group.memory_mib)
+
+
+def pieces(ledger: Ledger, placed: list[Placed]) -> tuple[Piece, ...]:
+    """The placing as the plan tells it, by group and replica as the job lists them."""
+    names = ledger.inventory.names
+    return tuple(Piece(each.group.name, replica, names[node], gpus, each.mib) for each, replica, node, gpus in placed)
+
+
+def _choices(fit: Fit, nodes: int) -> Iterator[int]:
+    """Sets of nodes to try in turn, the preferred first."""
+    preferred = nodes & ~fit.avoided
+    for choice in (preferred, nodes) if preferred != nodes else (nodes,):
+        if not fit.solo and len(fit.models) > 1:
+            for model in fit.models:
+                yield choice & fit.inventory.of_model((model,))
+        yield choice
+
+
+def _orders(fit: Fit) -> Iterator[tuple[GroupFit, ...]]:
+    yield fit.groups
+    if len(fit.groups) > 1:
+        choosy_first = tuple(sorted(fit.groups, key=lambda each: each.nodes.bit_count()))
+        if choosy_first != fit.groups:
+            yield choosy_first
+
+
+def _place_groups(ledger: Ledger, groups: tuple[GroupFit, ...], strategy: Strategy, nodes: int) -> list[Placed] | None:
+    placed: list[Placed] = []
+    opened = 0
+    for each in groups:
+        group = each.group
+        want = Want(group.gpus, each.mib, group.cpus_milli, group.memory_mib, each.nodes & nodes, each.packs)
+        for replica in range(group.replicas):
+            want.remaining = group.replicas - replica
+            spot = _spot(ledger, want, strategy, opened)
+            if spot is None:
+                undo(ledger, placed)
+                return None
+            node, gpus = spot
+            ledger.take_host(node, group.cpus_milli, group.memory_mib)
+            placed.append(Placed(each, replica, node, gpus))
+            opened |= ledger.inventory.bits[node]
+    return placed
+
+
+def _spot(ledger: Ledger, want: Want, strategy: Strategy, opened: int) -> tuple[int, tuple[int, ...]] | None:
+    """Find and hold cards for one replica."""
+    if not want.mib:
+        node = strategy.choose_node(ledger, want, opened) if want.gpus < len(ledger.by_free) else -1
+        return None if node < 0 else (node, ledger.take_cards(node, want.gpus))
+    if want.gpus == 1:
+        card = strategy.choose_card(ledger, want, opened)
+        if card is None:
+            return None
+        node, gpus = card[0], (card[1],)
+    else:
+        several = several_slices(ledger, want)
+        if several is None:
+            return None
+        node, gpus = several
+    for gpu in gpus:
+        ledger.take_slice(node, gpu, want.mib)
+    return node, gpus
+
+
+def empty_capacity(ledger: Ledger, nodes: int) -> int:
+    """Working cards on a set of nodes, held or not."""
+    return sum(ledger.working[node].bit_count() for node in members(nodes))
