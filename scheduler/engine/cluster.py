@@ -116,6 +116,10 @@ class Inventory:
         return isinstance(other, Inventory) and self.nodes == other.nodes
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash(self.nodes)
 
     def __len__(self) -> int:

@@ -1,6 +1,7 @@
 """What is free on each node right now, and the four moves that change it: take and give, of cards and of slices."""
 
 from bisect import bisect_left, insort
+from itertools import count
 from typing import Self
 
 import numpy as np
@@ -16,10 +17,13 @@ class Ledger:
     of nodes with exactly k of them; ``untouched`` the nodes all of whose working cards are free. A card in shared use
     is in ``shared`` (card number -> MiB left, card number = node × width + index); ``by_left`` has, by the MiB left,
     the set of nodes with such a card, and ``lefts`` its keys in order. CPUs and memory may go below zero when
-    hardware shrinks.
+    hardware shrinks. ``health`` is a number that no two states of readiness and work share.
     """
 
-    __slots__ = ("by_free", "by_left", "cpus", "free", "inventory", "lefts", "memory", "ready", "shared", "untouched", "working")
+    __slots__ = (
+        "by_free", "by_left", "cpus", "free", "health", "inventory", "lefts", "memory", "ready", "shared", "untouched",
+        "working",
+    )  # fmt: skip
 
     def __init__(self, inventory: Inventory) -> None:
         """All free, all nodes ready, all cards working."""
@@ -31,6 +35,7 @@ class Ledger:
         self.by_free = [bitset_of(np.flatnonzero(inventory.gpus == k).tolist()) for k in range(inventory.width + 1)]
         self.untouched = inventory.all
         self.ready = inventory.all
+        self.health = next(_HEALTH)
         self.shared: dict[int, int] = {}
         self.by_left: dict[int, int] = {}
         self.lefts: list[int] = []
@@ -46,6 +51,7 @@ class Ledger:
         other.by_free = self.by_free[:]
         other.untouched = self.untouched
         other.ready = self.ready
+        other.health = self.health
         other.shared = self.shared.copy()
         other.by_left = self.by_left.copy()
         other.lefts = self.lefts[:]
@@ -53,10 +59,21 @@ class Ledger:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ledger) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
+            getattr(self, name) == getattr(other, name) for name in self.__slots__ if name != "health"
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def emptied(self) -> Self:
+        """The same hardware in the same health, with nothing on it."""
+        other = type(self)(self.inventory)
+        other.ready = self.ready
+        for node, cards in enumerate(self.working):
+            if cards != other.working[node]:
+                other.working[node] = cards
+                other._set_free(node, cards)
+        other.health = self.health
+        return other
 
     def card(self, node: int, gpu: int) -> int:
         """The number of a card."""
@@ -66,9 +83,9 @@ class Ledger:
         """Whole free cards on a set of nodes."""
         return sum(k * (held & nodes).bit_count() for k, held in enumerate(self.by_free) if k)
 
-    def take_cards(self, node: int, count: int) -> tuple[int, ...]:
-        """Hold the ``count`` lowest free cards of a node; the caller has seen that they are there."""
-        gpus = lowest(self.free[node], count)
+    def take_cards(self, node: int, number: int) -> tuple[int, ...]:
+        """Hold the ``number`` lowest free cards of a node; the caller has seen that they are there."""
+        gpus = lowest(self.free[node], number)
         self.hold_cards(node, gpus)
         return gpus
 
@@ -112,6 +129,7 @@ class Ledger:
         if working == bool(self.working[node] & bit):
             return
         self.working[node] ^= bit
+        self.health = next(_HEALTH)
         shared = self.card(node, gpu) in self.shared
         usable = working and not held and not shared
         self._set_free(node, self.free[node] | bit if usable else self.free[node] & ~bit)
@@ -120,6 +138,7 @@ class Ledger:
         """Say whether a node takes new work."""
         bit = self.inventory.bits[node]
         self.ready = self.ready | bit if ready else self.ready & ~bit
+        self.health = next(_HEALTH)
 
     def slice_left(self, node: int, gpu: int) -> int:
         """MiB that a new slice could have on a card; 0 where the card is held whole or does not work."""
@@ -181,14 +200,15 @@ class Ledger:
             del self.lefts[bisect_left(self.lefts, left)]
 
 
+_HEALTH = count(1)
 _LOWEST: dict[tuple[int, int], tuple[int, ...]] = {}
 
 
-def lowest(cards: int, count: int) -> tuple[int, ...]:
-    """The ``count`` lowest members of a small bit set."""
-    found = _LOWEST.get((cards, count))
+def lowest(cards: int, number: int) -> tuple[int, ...]:
+    """The ``number`` lowest members of a small bit set."""
+    found = _LOWEST.get((cards, number))
     if found is None:
-        found = tuple(members(cards))[:count]
+        found = tuple(members(cards))[:number]
         if len(_LOWEST) < 1 << 16:
-            _LOWEST[cards, count] = found
+            _LOWEST[cards, number] = found
     return found

@@ -7,6 +7,7 @@ from functools import cached_property
 from quotas.limits import NANO
 from scheduler.engine.cluster import Inventory, members
 from scheduler.engine.demand import Group, Kind, Shape
+from scheduler.engine.reasons import Hold
 
 
 def slice_mib(group: Group, headroom: float) -> int:
@@ -32,6 +33,8 @@ class Fit:
 
     def __init__(self, shape: Shape, inventory: Inventory, headroom: float) -> None:
         self.shape = shape
+        self.headroom = headroom
+        self.verdict: tuple[int, Hold | None] | None = None  # kept by Feasibility, with the health it holds for
         self.inventory = inventory
         self.solo = shape.replicas == 1
         groups = [self._group(group, headroom) for group in shape.groups]

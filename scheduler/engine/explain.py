@@ -1,0 +1,201 @@
+"""Why a lane waits: the gates in the order of the table of reasons, asked of what is left after the starts."""
+
+from itertools import islice
+from typing import NamedTuple
+
+from quotas.limits import NANO, Bound, label
+from scheduler.engine.accounts import Accounts
+from scheduler.engine.cluster import members
+from scheduler.engine.demand import MIB_PER_GIB, PendingJob
+from scheduler.engine.feasibility import Feasibility, parts, what, what_of
+from scheduler.engine.ledger import Ledger
+from scheduler.engine.placement.fit import Fit, GroupFit
+from scheduler.engine.placement.gang import place, undo
+from scheduler.engine.placement.strategy import Strategy
+from scheduler.engine.reasons import Hold, Reason, hold
+from scheduler.engine.snapshot import Lane
+from scheduler.engine.throttle import Throttle
+
+PROBES = 24
+"""Nodes looked at one by one before all are looked at together."""
+
+
+class Stop(NamedTuple):
+    """Where the walk stopped a lane: its first job, the kind of gate, and the job that goes first (if that was it)."""
+
+    job: PendingJob
+    reason: Reason
+    ahead: PendingJob | None = None
+
+
+class Explainer:
+    """Gives each stopped lane its hold. Remembers what lanes have in common."""
+
+    def __init__(
+        self, ledger: Ledger, accounts: Accounts, throttle: Throttle, feasibility: Feasibility, strategy: Strategy
+    ) -> None:
+        self.ledger = ledger
+        self.accounts = accounts
+        self.throttle = throttle
+        self.feasibility = feasibility
+        self.strategy = strategy
+        self._free: dict[int, tuple[int, int]] = {}
+
+    def why(self, lane: Lane, stop: Stop) -> Hold:
+        """The first gate that blocks the lane."""
+        fit = lane.fit
+        never = self.feasibility.hold_of(fit)
+        if never is not None and never.reason is Reason.IMPOSSIBLE:
+            return never
+        by_quota = self._quota(lane)
+        if by_quota is not None:
+            return by_quota
+        if never is not None:
+            return never
+        nodes = self.accounts.allowed_nodes(lane) & self.ledger.ready & ~fit.excluded
+        if stop.reason in (Reason.TURN, Reason.BACKPRESSURE) and self._fits(fit, nodes):
+            return self._others_first(lane, stop)
+        return self._host(fit, nodes) or self._cards(fit, nodes) or self._memory(fit, nodes) or self._apart(fit, nodes)
+
+    def _quota(self, lane: Lane) -> Hold | None:
+        """Impossible where even an idle team may not have so much, else the limit that is reached on every model."""
+        fit, table = lane.fit, self.accounts.table
+        models = fit.models or tuple(m for m in table.models[:-1] if _asks_for(fit, m))
+        broken = [self.accounts.broken_bound(fit, lane.team, model) for model in models]
+        bounds = [bound for bound in broken if bound is not None]
+        if not models or len(bounds) < len(models):
+            return None
+        model, bound = models[0], bounds[0]
+        for ceiling in table.ceilings[lane.team][model]:
+            if fit.needs(model) > ceiling.limit and len(models) == 1:
+                return hold(
+                    Reason.IMPOSSIBLE, "needs {need:g} {what}{parts}, {team} may never hold more than {limit:g}",
+                    need=fit.needs(model) / NANO, what=label(ceiling.model), parts=_brackets(parts(fit.shape)),
+                    team=ceiling.team, limit=ceiling.limit / NANO,
+                )  # fmt: skip
+        return self._limit_reached(bound, fit.needs(model))
+
+    def _limit_reached(self, bound: Bound, need: int) -> Hold:
+        return hold(
+            Reason.QUOTA, "{team} holds {used:g} of its limit of {limit:g} {what}, this job needs {need:g}",
+            team=bound.team, used=round(self.accounts.used[bound.slot] / NANO, 3), limit=bound.limit / NANO,
+            what=label(bound.model), need=round(need / NANO, 3),
+        )  # fmt: skip
+
+    def _fits(self, fit: Fit, nodes: int) -> bool:
+        placed = place(self.ledger, fit, self.strategy, nodes)
+        if placed is not None:
+            undo(self.ledger, placed)
+        return placed is not None
+
+    def _others_first(self, lane: Lane, stop: Stop) -> Hold:
+        if stop.ahead is not None:
+            return hold(Reason.TURN, "{ahead} of {team} goes first", ahead=stop.ahead.key, team=stop.ahead.team)
+        team = self.accounts.tree.teams[lane.team].name
+        return self.throttle.hold_all() or self.throttle.hold_team(lane.team, team) or _out_of_luck()
+
+    def _host(self, fit: Fit, nodes: int) -> Hold | None:
+        """CPUs and host memory, as if all cards were free."""
+        for each in fit.groups:
+            if not self._host_holds(each, nodes & each.nodes):
+                group = each.group
+                cpus, memory = self.ledger.host_arrays()
+                spots = list(members(nodes & each.nodes))
+                short = "CPUs" if cpus[spots].max() < group.cpus_milli else "GiB of host memory"
+                need, best = (
+                    (group.cpus_milli / 1000, cpus[spots].max() / 1000)
+                    if short == "CPUs"
+                    else (group.memory_mib / MIB_PER_GIB, round(memory[spots].max() / MIB_PER_GIB, 2))
+                )
+                return hold(
+                    Reason.HOST, "a replica needs {need:g} {short}, the most free on one of {nodes} nodes is {best:g}",
+                    need=need, short=short, nodes=len(spots), best=float(best),
+                )  # fmt: skip
+        return None
+
+    def _host_holds(self, each: GroupFit, nodes: int) -> bool:
+        ledger, group = self.ledger, each.group
+        left = group.replicas
+        for node in islice(members(nodes & ledger.inventory.at_least[group.gpus]), PROBES):
+            left -= ledger.cpus[node] >= group.cpus_milli and ledger.memory[node] >= group.memory_mib
+            if left <= 0:
+                return True
+        cpus, memory = ledger.host_arrays()
+        spots = list(members(nodes))
+        room = ledger.inventory.gpus[spots] // max(group.gpus, 1) if not each.mib else cpus[spots] * 0 + group.replicas
+        if group.cpus_milli:
+            room = room.clip(max=cpus[spots] // group.cpus_milli)
+        if group.memory_mib:
+            room = room.clip(max=memory[spots] // group.memory_mib)
+        return int(room.sum()) >= group.replicas
+
+    def _cards(self, fit: Fit, nodes: int) -> Hold | None:
+        """Free whole cards, wherever they are."""
+        whole = [each for each in fit.groups if not each.mib]
+        if not whole:
+            return None
+        everywhere = 0
+        for each in whole:
+            everywhere |= each.nodes & nodes
+        wanted = [(sum(each.group.total_gpus for each in whole), everywhere, what(fit.shape))]
+        if len(whole) > 1:
+            wanted += [(each.group.total_gpus, each.nodes & nodes, what_of(each.group)) for each in whole]
+        for need, among, name in wanted:
+            free, total = self._free_on(among)
+            if free < need:
+                return hold(
+                    Reason.GPUS, "needs {need} {what}{parts}, {free} of {total} are free",
+                    need=need, what=name, parts=_brackets(parts(fit.shape)), free=free, total=total,
+                )  # fmt: skip
+        return None
+
+    def _free_on(self, nodes: int) -> tuple[int, int]:
+        """Free cards and cards in all on a set of nodes."""
+        found = self._free.get(nodes)
+        if found is None:
+            total = sum((held & nodes).bit_count() for held in self.ledger.inventory.at_least[1:])
+            found = self._free[nodes] = (self.ledger.free_count(nodes), total)
+        return found
+
+    def _memory(self, fit: Fit, nodes: int) -> Hold | None:
+        """Cards, free or shared, with enough memory left."""
+        for each in fit.groups:
+            if not each.mib:
+                continue
+            lefts = self._lefts(nodes & each.nodes)
+            room = sum(left // each.mib for left in lefts)
+            if room < each.group.total_gpus:
+                return hold(
+                    Reason.VRAM, "needs {need} slices of {mib} MiB, {room} fit: the most left on one card is {most} MiB",
+                    need=each.group.total_gpus, mib=each.mib, room=room, most=max(lefts, default=0),
+                )  # fmt: skip
+        return None
+
+    def _lefts(self, nodes: int) -> list[int]:
+        """MiB left on each card with any."""
+        width = self.ledger.inventory.width
+        lefts = (self.ledger.slice_left(node, gpu) for node in members(nodes) for gpu in range(width))
+        return [left for left in lefts if left]
+
+    def _apart(self, fit: Fit, nodes: int) -> Hold:
+        """Enough in all, not together."""
+        among = fit.nodes & nodes
+        free, _ = self._free_on(among)
+        most = max((count for count, held in enumerate(self.ledger.by_free) if held & among), default=0)
+        each = fit.groups[0]
+        return hold(
+            Reason.FRAGMENTED, "{free} {what} are free, but not {replicas} × {gpus} together: the most on one node is {most}",
+            free=free, what=what(fit.shape), replicas=each.group.replicas, gpus=each.group.gpus, most=most,
+        )  # fmt: skip
+
+
+def _asks_for(fit: Fit, model: str) -> bool:
+    return any(not each.group.models or model in each.group.models for each in fit.groups)
+
+
+def _brackets(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
+def _out_of_luck() -> Hold:
+    return hold(Reason.TURN, "others go first")

@@ -1,0 +1,178 @@
+"""Whether a job could run at all: on empty hardware, and on what is in service. What fails here, no end of others cures.
+
+The gates are asked in the order of the table of reasons, each with those before it open:
+model and memory, size (``impossible``), labels, taints, nodes and cards out of service, nodes it may not use again.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from scheduler.engine.cluster import Inventory, members
+from scheduler.engine.demand import MIB_PER_GIB, Group, Shape
+from scheduler.engine.ledger import Ledger
+from scheduler.engine.placement.binpack import Binpack
+from scheduler.engine.placement.fit import Fit
+from scheduler.engine.placement.gang import place, undo
+from scheduler.engine.reasons import Hold, Reason, hold
+
+NAMES_SHOWN = 3
+_BINPACK = Binpack()
+
+
+class Feasibility:
+    """Answers for one state of health. The answer for a fit is kept on it until the health changes."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._in_service: Ledger | None = None
+
+    def hold_of(self, fit: Fit) -> Hold | None:
+        """Why the job could not run even if nothing else did; None if it could."""
+        if fit.verdict is None or fit.verdict[0] != self._ledger.health:
+            fit.verdict = (self._ledger.health, self._ask(fit))
+        return fit.verdict[1]
+
+    def _ask(self, fit: Fit) -> Hold | None:
+        if could_hold(self._serving(), fit, fit.nodes):
+            return None
+        return _by_hardware(fit) or self._by_service(fit)
+
+    def _serving(self) -> Ledger:
+        """The hardware in service, with nothing on it."""
+        if self._in_service is None:
+            self._in_service = self._ledger.emptied()
+        return self._in_service
+
+    def _by_service(self, fit: Fit) -> Hold:
+        serving, inventory = self._serving(), fit.inventory
+        everywhere = Fit(replace(fit.shape, excluded=frozenset()), inventory, fit.headroom)
+        if could_hold(serving, everywhere, fit.nodes):
+            names = _names(inventory, fit.excluded & fit.nodes)
+            return hold(Reason.EXCLUDED, "may not use {names} again, and no other node could hold it", names=names)
+        gone = fit.nodes & ~serving.ready
+        cards = sum(
+            (inventory.nodes[node].gpus - serving.working[node].bit_count()) for node in members(fit.nodes & ~gone)
+        )
+        return hold(
+            Reason.UNHEALTHY, "{gone} of the {total} nodes that fit are out of service{names}; {cards} cards are out on the others",
+            gone=gone.bit_count(), total=fit.nodes.bit_count(), names=_in_brackets(_names(inventory, gone)), cards=cards,
+        )  # fmt: skip
+
+
+def could_hold(ledger: Ledger, fit: Fit, nodes: int) -> bool:
+    """Whether the ready nodes among ``nodes`` hold the job on a ledger that nobody uses."""
+    if not all(each.nodes & nodes for each in fit.groups):
+        return False
+    placed = place(ledger, fit, _BINPACK, nodes)
+    if placed is None:
+        return False
+    undo(ledger, placed)
+    return True
+
+
+@lru_cache(maxsize=4)
+def _empty(inventory: Inventory) -> Ledger:
+    return Ledger(inventory)
+
+
+def _by_hardware(fit: Fit) -> Hold | None:
+    """The first gate that blocks on hardware that is whole and empty; None if it fits there."""
+    inventory, empty = fit.inventory, _empty(fit.inventory)
+    taints = tuple(sorted({taint for node in inventory.nodes for taint in node.taints}))
+    unlabelled = _with_groups(fit.shape, selector=(), tolerations=taints)
+    loose = Fit(unlabelled, inventory, fit.headroom)
+    if not all(each.nodes for each in loose.groups):
+        return _no_model(loose)
+    if not could_hold(empty, loose, inventory.all):
+        return _too_much(loose)
+    labelled = Fit(_with_groups(fit.shape, tolerations=taints), inventory, fit.headroom)
+    if not could_hold(empty, labelled, inventory.all):
+        wanted = sorted({f"{key}={value}" for each in fit.groups for key, value in each.group.selector})
+        return hold(
+            Reason.LABELS, "{having} of the {total} nodes with {what} have the labels {labels}",
+            having=labelled.nodes.bit_count(), total=loose.nodes.bit_count(), what=what(fit.shape), labels=", ".join(wanted),
+        )  # fmt: skip
+    open_to_it = Fit(replace(fit.shape, excluded=frozenset()), inventory, fit.headroom)
+    if not could_hold(empty, open_to_it, inventory.all):
+        shut = labelled.nodes & ~fit.nodes
+        found = sorted({taint for node in members(shut) for taint in inventory.nodes[node].taints})
+        return hold(
+            Reason.TAINTS, "{shut} of the {total} nodes that fit have taints it does not tolerate: {taints}",
+            shut=shut.bit_count(), total=labelled.nodes.bit_count(), taints=", ".join(found),
+        )  # fmt: skip
+    return None
+
+
+def _with_groups(shape: Shape, **changes: tuple[object, ...]) -> Shape:
+    groups = tuple(replace(group, **changes) for group in shape.groups)  # type: ignore[arg-type]
+    return replace(shape, groups=groups, excluded=frozenset(), avoided=frozenset())
+
+
+def _no_model(loose: Fit) -> Hold:
+    """No node has the model, or none of that model has the memory, that some group asks for."""
+    each = next(each for each in loose.groups if not each.nodes)
+    having = loose.inventory.of_model(each.group.models)
+    if not having:
+        return hold(Reason.MODEL, "no node has {what}", what=what_of(each.group))
+    column = loose.inventory.usable_mib if each.mib else loose.inventory.vram_mib
+    most = max(int(column[node]) for node in members(having))
+    return hold(
+        Reason.MODEL, "needs {need} GiB on each card, no {what} has more than {most} GiB for it",
+        need=_gib(each.mib or each.group.vram_mib), what=what_of(each.group), most=_gib(most),
+    )  # fmt: skip
+
+
+def _too_much(loose: Fit) -> Hold:
+    """The model exists; there is not enough of it, or no node is large enough."""
+    inventory = loose.inventory
+    for each in loose.groups:
+        group, nodes = each.group, [inventory.nodes[node] for node in members(each.nodes)]
+        for need, largest, unit in (
+            (group.gpus, max(node.gpus for node in nodes), what_of(group)),
+            (group.cpus_milli / 1000, max(node.cpus_milli for node in nodes) / 1000, "CPUs"),
+            (_gib(group.memory_mib), _gib(max(node.memory_mib for node in nodes)), "GiB of host memory"),
+        ):
+            if need > largest:
+                return hold(
+                    Reason.IMPOSSIBLE, "one replica needs {need:g} {unit}, the largest node has {largest:g}",
+                    need=need, unit=unit, largest=largest,
+                )  # fmt: skip
+    need, have = loose.shape.total_gpus, sum(inventory.nodes[node].gpus for node in members(loose.nodes))
+    if need > have and not any(each.mib for each in loose.groups):
+        return hold(
+            Reason.IMPOSSIBLE, "needs {need} {what}{parts}, the cluster has {have}",
+            need=need, what=what(loose.shape), parts=_in_brackets(parts(loose.shape)), have=have,
+        )  # fmt: skip
+    return hold(
+        Reason.IMPOSSIBLE, "does not fit on the {nodes} nodes with {what} even when they are empty",
+        nodes=loose.nodes.bit_count(), what=what(loose.shape),
+    )  # fmt: skip
+
+
+def what_of(group: Group) -> str:
+    """How the cards of a group are named in a sentence."""
+    return " or ".join(group.models) if group.models else "GPUs"
+
+
+def what(shape: Shape) -> str:
+    """How the cards of a job are named in a sentence."""
+    return ", ".join(dict.fromkeys(what_of(group) for group in shape.groups))
+
+
+def parts(shape: Shape) -> str:
+    """``16 + 8`` for a job of two groups; empty for one group."""
+    return " + ".join(str(group.total_gpus) for group in shape.groups) if len(shape.groups) > 1 else ""
+
+
+def _gib(mib: int) -> float:
+    return round(mib / MIB_PER_GIB, 2)
+
+
+def _names(inventory: Inventory, nodes: int) -> str:
+    names = [inventory.names[node] for node in members(nodes)]
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
