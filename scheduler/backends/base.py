@@ -3,9 +3,9 @@
 Every backend is *level-triggered* and *idempotent*: each call is keyed by the attempt, may be repeated, doubled or
 lost, and `observe` tells what is true now, whoever caused it. The caller decides and retries; a backend never does.
 
-Words: an *attempt* is one try to run a job; it has one *replica* per process group that the job asked for; all replicas
-start together and end together. Times are seconds on the backend's own clock: Unix time for real ones, seconds since the
-start of the scenario for the simulated one. Memory is integer MiB.
+Words: an *attempt* is one try to run a job; it has one *replica* per process group that the job asked for; all of them
+start together and end together. Times are seconds on the backend's own clock: Unix time for real ones, seconds since
+the start of the scenario for the simulated one. Memory is integer MiB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
 AttemptKey: TypeAlias = str
-"""Deterministic and unique for ever, such as `<job>.<n>`: 1 to 200 characters of `A-Z a-z 0-9 . _ -`, not a dot first."""
+"""Deterministic and unique for ever, such as `<job>.<n>`: 1 to 200 of `A-Z a-z 0-9 . _ -`, not a dot first."""
 
 
 class BackendError(Exception):
@@ -24,7 +24,7 @@ class BackendError(Exception):
 
 
 class TransientError(BackendError):
-    """May work when tried again: time-outs, a busy or restarting server, a full disk. The caller retries with back-off."""
+    """May work when tried again: time-outs, a busy or restarting server, a full disk. The caller retries."""
 
 
 class PermanentError(BackendError):
@@ -49,7 +49,7 @@ class Phase(StrEnum):
     STARTING = "starting"  # taken in, not every replica's command runs yet
     RUNNING = "running"  # every replica's command has been started and at least one process of the attempt is alive
     EXITED = "exited"  # every process it started is gone, and how it ended is known
-    LOST = "lost"  # every process is gone (or fenced) but how it ended is not known: the shim was killed, the node is gone
+    LOST = "lost"  # every process is gone (or fenced), how it ended is not known: its shim was killed, its node is gone
 
     @property
     def ended(self) -> bool:
@@ -93,7 +93,7 @@ class Launch:
     cwd: str | None = None  # absolute; None: the backend's default
     grace_s: float = 30.0  # from the request to end until SIGKILL, where `stop` names no other
     time_limit_s: float | None = None  # from the command's start; None: unbounded
-    checkpoint_signal: int | None = None  # sent instead of SIGTERM first; SIGTERM follows when most of the grace is over
+    checkpoint_signal: int | None = None  # sent to the command first; SIGTERM follows when 0.8 of the grace is over
     profile: object | None = None  # what the simulated backend plays (how long, exit code, …); real ones ignore it
 
 
