@@ -7,7 +7,7 @@ mapping or a list puts its own key in front (:meth:`SpecError.under`), so a path
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from datetime import time
 from difflib import get_close_matches
 from enum import StrEnum
@@ -23,6 +23,7 @@ LONGEST = 36_500 * 86_400.0
 """The longest duration in seconds: a hundred years, which keeps every calendar date in range."""
 NAME_LENGTH = 200
 TEXT_LENGTH = 100_000
+GUESSES_MOST = 2_000  # comparing with more names than that would keep people waiting for their error
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd]?)")
@@ -208,12 +209,27 @@ def list_of(item: Reader[T], *, empty: bool = True, unique: bool = False) -> Rea
                 items.append(item(one))  # noqa: PERF401  the position of the one that fails is needed
         except SpecError as error:
             raise error.under(len(items)) from None
-        if unique and len(set(items)) < len(items):
-            again = next(position for position, one in enumerate(items) if one in items[:position])
-            raise SpecError(f"[{again}]", f"{shown(value[again])} is in the list twice")
+        if unique and (again := repeated(items)) is not None:
+            raise SpecError(f"[{again}]", f"{shown(value[again])} is there twice")
         return tuple(items)
 
     return read
+
+
+def repeated(items: Iterable[Hashable]) -> int | None:
+    """The position of the first item that was there before; None when all differ."""
+    seen: set[Hashable] = set()
+    for position, item in enumerate(items):
+        if item in seen:
+            return position
+        seen.add(item)
+    return None
+
+
+def nobody(what: str, called: str, known: Collection[str]) -> str:
+    """Say that there is no ``what`` of that name, and which one may have been meant."""
+    close = get_close_matches(called[:NAME_LENGTH], known, n=1) if len(known) <= GUESSES_MOST else []
+    return f"there is no {what} {shown(called)}" + (f", did you mean {shown(close[0])}?" if close else "")
 
 
 def one_or_more(item: Reader[T]) -> Reader[tuple[T, ...]]:

@@ -22,6 +22,7 @@ from jobs.reading import (
     one_or_more,
     pairs_of,
     record,
+    repeated,
     shown,
     text,
 )
@@ -162,10 +163,9 @@ def _groups(values: Mapping[str, Any]) -> tuple[Group, ...]:
         groups: tuple[Group, ...] = (_group(values, "main"),)
     else:
         groups = tuple(_listed_group(values, own, position) for position, own in enumerate(listed))
-        titles = [group.name for group in groups]
-        for position, title in enumerate(titles):
-            if title in titles[:position]:
-                raise SpecError(f"groups[{position}].name", f"{shown(title)} is there twice")
+        again = repeated(group.name for group in groups)
+        if again is not None:
+            raise SpecError(f"groups[{again}].name", f"{shown(groups[again].name)} is there twice")
     if sum(group.total_gpus for group in groups) > MOST:
         raise SpecError("replicas" if listed is None else "groups", f"must not come to more than {MOST} GPUs")
     return groups

@@ -4,6 +4,11 @@ Belongs here: the values of such a file and their parsing, with errors that name
 Does not belong here: playing it (``scheduler.drive``), and what a job alone may say (``jobs.spec``).
 """
 
+from jobs.reading import SpecError
+from scheduler.drive.scenario.events import with_quota
+from scheduler.drive.scenario.not_yet import not_yet
+from scheduler.drive.scenario.parse import load_file, load_scenario, parse_scenario
+from scheduler.drive.scenario.policy import changed
 from scheduler.drive.scenario.values import (
     CancelEdit,
     Edit,
@@ -36,4 +41,11 @@ __all__ = [
     "Scenario",
     "ScenarioJob",
     "Silence",
+    "SpecError",
+    "changed",
+    "load_file",
+    "load_scenario",
+    "not_yet",
+    "parse_scenario",
+    "with_quota",
 ]
