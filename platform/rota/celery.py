@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging.config
 import os
+import warnings
 from typing import Any
 
 from celery import Celery
+from celery.platforms import SecurityWarning  # type: ignore[attr-defined]
 from celery.signals import setup_logging
 from django.conf import settings
 
+# Celery warns root of messages that are code; ours are JSON.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "rota.settings")
 
 app = Celery("rota")

@@ -22,6 +22,7 @@ VARIABLES = frozenset(
         "PORT",
         "ROTA_ALLOWED_HOSTS",
         "ROTA_BIND",
+        "ROTA_COLLECT_STATIC",
         "ROTA_DB_POOL",
         "ROTA_DEBUG",
         "ROTA_DEMO",
@@ -127,6 +128,8 @@ class Env:
     """Most connections that one process keeps; 0 = no pool, each thread its own connection."""
     local_gpus: int
     local_user: str | None
+    collect_static: bool
+    """Set while an image is built: the static files get hashed names and their own folder."""
     log_level: str
     log_format: str
     tick_groups: tuple[str, ...]
@@ -252,6 +255,7 @@ def read(environ: Mapping[str, str], root: Path = ROOT) -> Env:
         db_pool=reader.whole("ROTA_DB_POOL", 10, 0, 200),
         local_gpus=reader.whole("ROTA_LOCAL_GPUS", 4, 0, 1024),
         local_user=reader.text("ROTA_LOCAL_USER"),
+        collect_static=reader.flag("ROTA_COLLECT_STATIC", False),
         log_level=reader.choice("ROTA_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
         log_format=reader.choice("ROTA_LOG_FORMAT", "console", ("console", "json")),
         tick_groups=reader.words("ROTA_TICK_GROUPS", r"[a-z0-9][a-z0-9-]{0,30}", "a short name (a-z, 0-9, -)")

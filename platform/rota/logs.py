@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
+
+
+def _without_colours(_logger: Any, _name: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Drop uvicorn's second copy of its message, made for terminals."""
+    entry.pop("color_message", None)
+    return entry
 
 
 def log_config(level: str, style: str) -> dict[str, Any]:
@@ -19,6 +26,7 @@ def log_config(level: str, style: str) -> dict[str, Any]:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.stdlib.ExtraAdder(),
+        _without_colours,
     ]
     after: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if style == "json":

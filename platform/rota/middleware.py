@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from inspect import iscoroutinefunction
+from typing import cast
 
 import structlog
 from asgiref.sync import sync_to_async
@@ -84,7 +85,7 @@ def health(get_response: Sync | Async) -> Sync | Async:
                 return alive()
             if request.path == "/readyz":
                 return await sync_to_async(ready, thread_sensitive=False)()
-            return await get_response(request)
+            return cast(HttpResponseBase, await get_response(request))
 
         return asynchronous
 
@@ -93,7 +94,7 @@ def health(get_response: Sync | Async) -> Sync | Async:
             return alive()
         if request.path == "/readyz":
             return ready()
-        return get_response(request)  # type: ignore[return-value]
+        return cast(HttpResponseBase, get_response(request))
 
     return synchronous
 

@@ -312,16 +312,17 @@ LOCALE_PATHS = [BASE_DIR / "platform" / "rota" / "locale"]
 TIME_ZONE = ENV.time_zone
 
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
 # An image has its files collected, with hashed names; a checkout serves them from where they lie.
-_collected = (STATIC_ROOT / "staticfiles.json").exists()
+_static_root = BASE_DIR / "staticfiles"
+_collected = ENV.collect_static or (_static_root / "staticfiles.json").exists()
+STATIC_ROOT = _static_root if _collected else None
 WHITENOISE_USE_FINDERS = not _collected
 WHITENOISE_AUTOREFRESH = DEBUG
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
         "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
-        if _collected or os.environ.get("ROTA_COLLECT") == "1"
+        if _collected
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }

@@ -1,0 +1,205 @@
+"""The embedded PostgreSQL: a new data folder, the server's command line, and what may be left of an earlier run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.embedded.binaries import Postgres, choose_postgres, library_path, postgres_installations
+from rota.embedded.errors import CannotStart
+from rota.embedded.layout import DATABASE, Layout
+from rota.embedded.place import Owner, first_shut_folder
+from rota.embedded.processes import command_line, identify, is_alive, send
+
+USER = "rota"
+STATUS_LINE = 7
+"""Index of the line of postmaster.pid that says `starting`, `ready` or `stopping`."""
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "fsync": "on",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    "jit": "off",  # our queries are short; compiling them would take longer than running them
+    "logging_collector": "off",
+    "log_destination": "stderr",
+    "log_line_prefix": "",  # the supervisor puts the time in front
+    "log_checkpoints": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One embedded PostgreSQL. `durable=False` is for tests: it trades the safety of the data for speed."""
+
+    paths: Layout
+    owner: Owner | None
+    program: Postgres
+    durable: bool = True
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of its programs: nothing of ours but the way to their libraries."""
+        kept = {name: os.environ[name] for name in ("PATH", "TZ", "TZDIR") if name in os.environ}
+        library = library_path(self.program.folder)
+        return kept | {"LC_ALL": "C"} | ({"LD_LIBRARY_PATH": library} if library else {})
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What the supervisor runs."""
+        settings = SETTINGS | {"unix_socket_directories": str(self.paths.postgres_socket)}
+        if not self.durable:
+            settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return (str(self.program.folder / "postgres"), "-D", str(self.paths.postgres_data), *options)
+
+    def is_ready(self) -> bool:
+        """Whether the server takes connections, as it writes itself into its pid file."""
+        lines = pid_file(self.paths.postgres_data)
+        return len(lines) > STATUS_LINE and lines[STATUS_LINE].strip() == "ready"
+
+
+def server(
+    paths: Layout, owner: Owner | None, named: Path | None, say: Callable[[str], None], *, durable: bool = True
+) -> Server:
+    """Choose the programs for this home's data and, for a new home, make the data. Raises CannotStart."""
+    program = choose_postgres(postgres_installations(named), data_major(paths.postgres_data), paths.postgres_data)
+    one = Server(paths, owner, reachable(program, paths, owner, say), durable)
+    if not paths.postgres_data.exists():
+        _create(one)
+    return one
+
+
+def data_major(data: Path) -> int | None:
+    """The major version that wrote a data folder, None when there is none yet."""
+    try:
+        text = (data / "PG_VERSION").read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        if data.exists():
+            raise CannotStart(
+                f"{data} is there but is no PostgreSQL data folder; move it away and start again"
+            ) from None
+        return None
+    if not text.isdigit():
+        raise CannotStart(f"{data / 'PG_VERSION'} says {text!r}, which is no version of PostgreSQL")
+    return int(text)
+
+
+def reachable(program: Postgres, paths: Layout, owner: Owner | None, say: Callable[[str], None]) -> Postgres:
+    """The same programs where `owner` can run them: copied beside the data if the way to them is shut."""
+    if owner is None or first_shut_folder(program.folder, owner) is None:
+        return program
+    install = program.folder.parent
+    libraries = install.parent.with_name(f"{install.parent.name}.libs")  # where the wheel keeps shared ones
+    programs = paths.data / "programs"
+    target = programs / install.parent.name / install.name
+    if not target.exists():
+        say(f"{owner.name} cannot reach PostgreSQL's programs in {install}: copying them to {target}.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if libraries.is_dir():
+            shutil.copytree(libraries, programs / libraries.name, dirs_exist_ok=True)
+        draft = target.with_name(f"{target.name}.new")
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(install, draft, symlinks=True)
+        _open_to_all(programs)
+        draft.rename(target)
+    return Postgres(target / "bin", program.major)
+
+
+def _open_to_all(folder: Path) -> None:
+    """Let everybody read below `folder`: programs are no secret, and a strict umask may have made them one."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444))
+
+
+def pid_file(data: Path) -> list[str]:
+    """The lines of postmaster.pid; empty when there is none."""
+    try:
+        return (data / "postmaster.pid").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def clear_leftovers(paths: Layout, say: Callable[[str], None], patience: float = 20) -> None:
+    """End a server that outlived its supervisor, and remove pid files of one that is gone.
+
+    PostgreSQL itself refuses to start when the number in a stale file now belongs to any other process of its user.
+    """
+    lines = pid_file(paths.postgres_data)
+    pid = int(lines[0]) if lines and lines[0].strip().isdigit() else None
+    if pid is not None and _is_server_of(pid, paths.postgres_data):
+        say(f"PostgreSQL of an earlier run is still there (pid {pid}): stopping it.")
+        for number, share in ((signal.SIGINT, 0.7), (signal.SIGQUIT, 0.3)):
+            if _ended(pid, number, patience * share):
+                return
+        raise CannotStart(f"PostgreSQL of an earlier run (pid {pid}) does not stop; end it and start again.")
+    for stale in _lock_files(paths):
+        stale.unlink(missing_ok=True)
+
+
+def _ended(pid: int, number: int, patience: float) -> bool:
+    identity, until = identify(pid), time.monotonic() + patience
+    send(pid, number)
+    while is_alive(identity):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _lock_files(paths: Layout) -> Iterator[Path]:
+    yield paths.postgres_data / "postmaster.pid"
+    yield from paths.postgres_socket.glob(".s.PGSQL.*")
+
+
+def _is_server_of(pid: int, data: Path) -> bool:
+    arguments = command_line(pid)
+    return bool(arguments) and Path(arguments[0]).name == "postgres" and str(data) in arguments
+
+
+def _create(one: Server) -> None:
+    """Make the data folder beside its place and move it there when it is whole, so a broken-off start leaves none."""
+    data = one.paths.postgres_data
+    draft = data.with_name("postgres.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    if one.owner is not None:
+        os.chown(draft, one.owner.uid, one.owner.gid)
+    initdb = [
+        *(str(one.program.folder / "initdb"), "-D", str(draft), "-U", USER, "--auth=trust", "--no-instructions"),
+        *("--encoding=UTF8", "--locale=C", "--data-checksums"),
+    ]
+    _run_to_end(one, initdb if one.durable else [*initdb, "--no-sync"])
+    # Single-user mode needs no client program, which not every installation of the server brings.
+    create = [str(one.program.folder / "postgres"), "--single", "-D", str(draft), "-F", "postgres"]
+    _run_to_end(one, create, f"CREATE DATABASE {DATABASE};\n")
+    draft.rename(data)
+
+
+def _run_to_end(one: Server, command: list[str], text: str = "") -> None:
+    owner = one.owner
+    done = subprocess.run(
+        command,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd="/",
+        env=one.environment,
+        user=owner.uid if owner else None,
+        group=owner.gid if owner else None,
+        extra_groups=[] if owner else None,
+    )
+    if done.returncode != 0 or "ERROR:" in done.stderr or "FATAL:" in done.stderr:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise CannotStart(f"{Path(command[0]).name} failed: {said[-1] if said else f'exit status {done.returncode}'}")
