@@ -45,8 +45,11 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.https and E
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# Three of Django's deployment checks do not fit: the redirect (see above), and HSTS for subdomains that are not ours.
-SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W008", "security.W021"]
+# Of Django's deployment checks some do not fit (the redirect, see above; HSTS for subdomains that are not ours), and
+# some are said better, or once for all cookies, by rota.checks.
+_not_fitting = ["security.W005", "security.W008", "security.W021"]
+_said_by_ours = ["security.W004", "security.W009", "security.W012", "security.W016"]
+SILENCED_SYSTEM_CHECKS = [*_not_fitting, *_said_by_ours]
 
 _identity_provider = [ENV.oidc.issuer] if ENV.oidc else []
 CONTENT_SECURITY_POLICY = {
