@@ -81,8 +81,14 @@ def members(nodes: int) -> Iterator[int]:
 
 
 def bitset(flags: NDArray[np.bool_]) -> int:
-    """A bit set of the positions that are true."""
+    """The bit set of the positions that are true."""
     return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
+
+
+def flags(nodes: int, count: int) -> NDArray[np.bool_]:
+    """The inverse of :func:`bitset`: ``count`` flags."""
+    octets = np.frombuffer(nodes.to_bytes((count + 7) // 8, "little"), np.uint8)
+    return np.unpackbits(octets, count=count, bitorder="little").view(np.bool_)
 
 
 def bitset_of(positions: Iterable[int]) -> int:
@@ -134,6 +140,21 @@ class Inventory:
         return totals
 
     @cached_property
+    def smallest_card(self) -> dict[str, int]:
+        """MiB of the smallest card of each model."""
+        smallest: dict[str, int] = {}
+        for node in self.nodes:
+            smallest[node.model] = min(node.vram_mib, smallest.get(node.model, node.vram_mib))
+        return smallest
+
+    @cached_property
+    def weakest_host(self) -> tuple[int, int]:
+        """CPUs (milli) and memory (MiB) that every node has at least."""
+        if not self.nodes:
+            return 0, 0
+        return int(self.cpus_milli.min()), int(self.memory_mib.min())
+
+    @cached_property
     def at_least(self) -> tuple[int, ...]:
         """``at_least[n]``: the nodes with n or more cards, for n from 0 to ``width`` + 1."""
         return tuple(bitset(self.gpus >= count) for count in range(self.width + 2))
@@ -161,6 +182,11 @@ class Inventory:
         """Nodes all of whose taints are in ``tolerations``."""
         return self._memo("taints", tolerations, lambda node: set(node.taints) <= set(tolerations))
 
+    def models_of(self, nodes: int) -> tuple[str, ...]:
+        """The models found on a set of nodes, by the lowest name that has each."""
+        on = {model: found & -found for model in self.cards if (found := self.of_model((model,)) & nodes)}
+        return tuple(sorted(on, key=on.__getitem__))
+
     def named(self, names: Iterable[str]) -> int:
         """The nodes of these names that exist."""
         return bitset_of(self.index[name] for name in names if name in self.index)
@@ -168,6 +194,6 @@ class Inventory:
     def _memo(self, kind: str, key: object, test: Callable[[Node], bool]) -> int:
         found = self._having.get((kind, key))
         if found is None:
-            found = bitset_of(position for position, node in enumerate(self.nodes) if test(node))
+            found = bitset(np.fromiter((test(node) for node in self.nodes), np.bool_, len(self.nodes)))
             self._having[kind, key] = found
         return found

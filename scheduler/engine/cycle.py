@@ -22,8 +22,11 @@ from scheduler.engine.reasons import Hold, Reason, hold
 from scheduler.engine.snapshot import Lane, Snapshot
 from scheduler.engine.throttle import Throttle
 
-Entry = tuple[int, tuple[int, float], float, int, int, int]
-"""Place of a lane's next job in the line: -priority, standing, submitted, sequence, then lane and index in it."""
+Head = tuple[int, float, int, int, int]
+"""The next job of a lane: -priority, submitted, sequence, then lane and index in it."""
+
+Entry = tuple[int, tuple[int, float], float, int, int]
+"""Place in the line of the next job of a team: -priority, standing, submitted, sequence, then the queue it is in."""
 
 
 def decide(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
@@ -66,24 +69,45 @@ class _Walk:
 
     def start_what_fits(self) -> None:
         """Start jobs in order until every lane is empty or stopped."""
-        lanes = self.snapshot.lanes
-        heap = [entry for position in range(len(lanes)) if (entry := self._entry(position, 0)) is not None]
-        heapify(heap)
-        while heap:
-            _, standing, _, _, position, index = heap[0]
-            lane = lanes[position]
-            present = self.discipline(lane, self.accounts)
-            if present != standing:  # its team has got something since
-                heapreplace(heap, (heap[0][0], present, *heap[0][2:]))
+        queues = self._queues()
+        line = [self._entry(number, queue) for number, queue in enumerate(queues)]
+        heapify(line)
+        while line:
+            number = line[0][4]
+            queue = queues[number]
+            entry = self._entry(number, queue)
+            if entry != line[0]:  # the team has got something since
+                heapreplace(line, entry)
                 continue
-            stop = self._try(lane, lane.jobs[index])
-            following = self._entry(position, index + 1) if stop is None else None
-            if stop is not None:
-                self.stops[lane.number] = stop
-            if following is None:
-                heappop(heap)
+            self._take_turn(queue)
+            if queue:
+                heapreplace(line, self._entry(number, queue))
             else:
-                heapreplace(heap, following)
+                heappop(line)
+
+    def _queues(self) -> list[list[Head]]:
+        """The heads of the lanes, as a heap for each team and choice of models: its jobs share one standing."""
+        queues: dict[tuple[int, tuple[str, ...]], list[Head]] = {}
+        for position, lane in enumerate(self.snapshot.lanes):
+            head = self._head(position, 0)
+            if head is not None:
+                queues.setdefault((lane.team, lane.fit.models), []).append(head)
+        for queue in queues.values():
+            heapify(queue)
+        return list(queues.values())
+
+    def _take_turn(self, queue: list[Head]) -> None:
+        """Try the first job of a queue, and put its lane's next one in its place."""
+        position, index = queue[0][3:]
+        lane = self.snapshot.lanes[position]
+        stop = self._try(lane, lane.jobs[index])
+        following = self._head(position, index + 1) if stop is None else None
+        if stop is not None:
+            self.stops[lane.number] = stop
+        if following is None:
+            heappop(queue)
+        else:
+            heapreplace(queue, following)
 
     def explain(self) -> dict[int, Hold]:
         """Why the jobs wait that were not started, by lane."""
@@ -91,17 +115,19 @@ class _Walk:
         lanes = {lane.number: lane for lane in self.snapshot.lanes}
         return {number: explainer.why(lanes[number], stop) for number, stop in self.stops.items()}
 
-    def _entry(self, position: int, index: int) -> Entry | None:
-        """The place in the line of the first job of a lane from ``index`` on that no gate stops."""
-        lane = self.snapshot.lanes[position]
-        jobs, gated = lane.jobs, self.gated
-        while index < len(jobs):
-            job = jobs[index]
-            if not gated or job.key not in gated:
-                standing = self.discipline(lane, self.accounts)
-                return (-job.priority, standing, job.submitted, job.sequence, position, index)
-            index += 1
+    def _head(self, position: int, index: int) -> Head | None:
+        """The first job of a lane from ``index`` on that no gate stops."""
+        jobs = self.snapshot.lanes[position].jobs
+        for at in range(index, len(jobs)):
+            job = jobs[at]
+            if not self.gated or job.key not in self.gated:
+                return (-job.priority, job.submitted, job.sequence, position, at)
         return None
+
+    def _entry(self, number: int, queue: list[Head]) -> Entry:
+        urgency, submitted, sequence, position, _ = queue[0]
+        standing = self.discipline(self.snapshot.lanes[position], self.accounts)
+        return (urgency, standing, submitted, sequence, number)
 
     def _try(self, lane: Lane, job: PendingJob) -> Stop | None:
         """Start a job if it may and fits, else say what kind of stop it met."""

@@ -3,9 +3,12 @@
 from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quotas.limits import NANO, Bound, label
 from scheduler.engine.accounts import Accounts
-from scheduler.engine.cluster import members
+from scheduler.engine.cluster import flags, members
 from scheduler.engine.demand import MIB_PER_GIB, PendingJob
 from scheduler.engine.feasibility import Feasibility, parts, what, what_of
 from scheduler.engine.ledger import Ledger
@@ -40,6 +43,8 @@ class Explainer:
         self.feasibility = feasibility
         self.strategy = strategy
         self._free: dict[int, tuple[int, int]] = {}
+        self._left: dict[int, NDArray[np.int64]] = {}
+        self._cards_left: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def why(self, lane: Lane, stop: Stop) -> Hold:
         """The first gate that blocks the lane."""
@@ -163,19 +168,23 @@ class Explainer:
             if not each.mib:
                 continue
             lefts = self._lefts(nodes & each.nodes)
-            room = sum(left // each.mib for left in lefts)
+            room = int((lefts // each.mib).sum())
             if room < each.group.total_gpus:
                 return hold(
                     Reason.VRAM, "needs {need} slices of {mib} MiB, {room} fit: the most left on one card is {most} MiB",
-                    need=each.group.total_gpus, mib=each.mib, room=room, most=max(lefts, default=0),
+                    need=each.group.total_gpus, mib=each.mib, room=room, most=int(lefts.max(initial=0)),
                 )  # fmt: skip
         return None
 
-    def _lefts(self, nodes: int) -> list[int]:
+    def _lefts(self, nodes: int) -> NDArray[np.int64]:
         """MiB left on each card with any."""
-        width = self.ledger.inventory.width
-        lefts = (self.ledger.slice_left(node, gpu) for node in members(nodes) for gpu in range(width))
-        return [left for left in lefts if left]
+        found = self._left.get(nodes)
+        if found is None:
+            if self._cards_left is None:
+                self._cards_left = self.ledger.card_arrays()
+            on, left = self._cards_left
+            found = self._left[nodes] = left[flags(nodes, len(self.ledger.inventory))[on]]
+        return found
 
     def _apart(self, fit: Fit, nodes: int) -> Hold:
         """Enough in all, not together."""

@@ -63,11 +63,27 @@ def could_hold(ledger: Ledger, fit: Fit, nodes: int) -> bool:
     """Whether the ready nodes among ``nodes`` hold the job on a ledger that nobody uses."""
     if not all(each.nodes & nodes for each in fit.groups):
         return False
+    if _obviously(ledger, fit, nodes):
+        return True
     placed = place(ledger, fit, _BINPACK, nodes)
     if placed is None:
         return False
     undo(ledger, placed)
     return True
+
+
+def _obviously(ledger: Ledger, fit: Fit, nodes: int) -> bool:
+    """Whether a job of one group fits with a node of its own for each replica: enough for most, and cheap to see."""
+    if len(fit.groups) > 1:
+        return False
+    each = fit.groups[0]
+    cpus, memory = ledger.inventory.weakest_host
+    if each.group.cpus_milli > cpus or each.group.memory_mib > memory:
+        return False
+    able = 0
+    for having in ledger.by_free[each.group.gpus :]:
+        able |= having
+    return (able & each.nodes & nodes & ledger.ready & ~fit.excluded).bit_count() >= each.group.replicas
 
 
 @lru_cache(maxsize=4)

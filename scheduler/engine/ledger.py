@@ -152,6 +152,18 @@ class Ledger:
         """Free CPUs (milli) and memory (MiB) per node, none below zero."""
         return np.maximum(np.array(self.cpus, np.int64), 0), np.maximum(np.array(self.memory, np.int64), 0)
 
+    def card_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of all working cards that are free or shared: node positions, and the MiB left on each."""
+        usable, width = self.inventory.usable_mib.tolist(), self.inventory.width
+        free = [(node, usable[node]) for node, cards in enumerate(self.free) for _ in range(cards.bit_count())]
+        shared = [
+            (node, left)
+            for card, left in self.shared.items()
+            if self.working[node := card // width] >> card % width & 1
+        ]
+        table = np.array(free + shared, np.int64).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
+
     def fitting_lefts(self, mib: int) -> list[int]:
         """Amounts left on shared cards, smallest first, that hold ``mib``."""
         return self.lefts[bisect_left(self.lefts, max(mib, 1)) :]

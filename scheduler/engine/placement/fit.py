@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from quotas.limits import NANO
-from scheduler.engine.cluster import Inventory, members
+from scheduler.engine.cluster import Inventory
 from scheduler.engine.demand import Group, Kind, Shape
 from scheduler.engine.reasons import Hold
 
@@ -20,7 +20,10 @@ def slice_mib(group: Group, headroom: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class GroupFit:
-    """One group: ``nodes`` that match model, memory, labels and taints, whatever their state. ``mib`` 0: whole cards."""
+    """One group: ``nodes`` that match model, memory, labels and taints, whatever their state.
+
+    ``mib`` is 0 for whole cards. ``packs`` is whether it asks for less than half a node: see the hybrid strategy.
+    """
 
     group: Group
     mib: int
@@ -39,6 +42,8 @@ class Fit:
         self.solo = shape.replicas == 1
         groups = [self._group(group, headroom) for group in shape.groups]
         self.groups = tuple(sorted(groups, key=lambda each: (not each.group.share, each.group.gpus), reverse=True))
+        self._slices = any(each.mib for each in self.groups)
+        self._whole = shape.total_gpus * NANO
         self.avoided = inventory.named(shape.avoided)
         self.excluded = inventory.named(shape.excluded)
         self.nodes = 0
@@ -53,27 +58,20 @@ class Fit:
             & inventory.with_labels(group.selector)
             & inventory.tolerated(group.tolerations)
         )
-        half = min(2 * group.gpus, inventory.width + 1)
-        return GroupFit(group, mib, nodes, self.solo and bool(nodes & inventory.at_least[min(half + 1, inventory.width + 1)]))
+        beyond_twice = min(2 * group.gpus, inventory.width) + 1
+        return GroupFit(group, mib, nodes, packs=self.solo and bool(nodes & inventory.at_least[beyond_twice]))
 
     @cached_property
     def models(self) -> tuple[str, ...]:
         """The models of the nodes that could take it, by the lowest name of their nodes."""
-        return tuple(dict.fromkeys(self.inventory.model_of[node] for node in members(self.nodes)))
+        return self.inventory.models_of(self.nodes)
 
     def needs(self, model: str) -> int:
-        """Nano-GPU that the job counts for when all of it lies on ``model``; a slice by its share of the smallest card."""
-        return self._needs[model]
-
-    @cached_property
-    def _needs(self) -> dict[str, int]:
-        smallest: dict[str, int] = {}
-        for node in self.inventory.nodes:
-            smallest[node.model] = min(node.vram_mib, smallest.get(node.model, node.vram_mib))
-        return {
-            model: sum(each.group.replicas * replica_nano(each.group.gpus, each.mib, vram) for each in self.groups)
-            for model, vram in smallest.items()
-        }
+        """Nano-GPU the job counts for when all of it lies on ``model``; a slice by its share of the smallest card."""
+        if not self._slices:
+            return self._whole
+        vram = self.inventory.smallest_card[model]
+        return sum(each.group.replicas * replica_nano(each.group.gpus, each.mib, vram) for each in self.groups)
 
 
 def replica_nano(gpus: int, mib: int, vram_mib: int) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scheduler.engine.cluster import members
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, GroupFit
 from scheduler.engine.placement.strategy import Strategy, Want, several_slices
@@ -97,17 +96,11 @@ def _spot(ledger: Ledger, want: Want, strategy: Strategy, opened: int) -> tuple[
         card = strategy.choose_card(ledger, want, opened)
         if card is None:
             return None
-        node, gpus = card[0], (card[1],)
-    else:
-        several = several_slices(ledger, want)
-        if several is None:
-            return None
-        node, gpus = several
-    for gpu in gpus:
-        ledger.take_slice(node, gpu, want.mib)
-    return node, gpus
+        ledger.take_slice(*card, want.mib)
+        return card[0], (card[1],)
+    several = several_slices(ledger, want)
+    if several is not None:
+        for gpu in several[1]:
+            ledger.take_slice(several[0], gpu, want.mib)
+    return several
 
-
-def empty_capacity(ledger: Ledger, nodes: int) -> int:
-    """Working cards on a set of nodes, held or not."""
-    return sum(ledger.working[node].bit_count() for node in members(nodes))
