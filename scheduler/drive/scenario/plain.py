@@ -1,7 +1,8 @@
 """YAML or JSON text to plain values, strictly: one document, no key twice, no tags, and nothing that explodes.
 
-Scalars are read by the rules of YAML 1.2: ``20:00`` and ``no`` are text, ``2026-03-02`` too. JSON is read by the JSON
-parser, many times faster, where the text begins with ``{``.
+Unquoted scalars are numbers, true, false or null only where YAML 1.1 and 1.2 agree on it and text everywhere else:
+``20:00``, ``no``, ``010``, ``1e9`` and ``2026-03-02`` are text. So whatever a writer of either version leaves unquoted
+reads as it was meant. JSON is read by the JSON parser, many times faster, where the text begins with ``{``.
 """
 
 import json
@@ -29,8 +30,8 @@ _WORDS = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
 _NUMERIC = frozenset("0123456789+-.")
-_INTEGER = re.compile(r"[-+]?[0-9]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+][0-9]+)?")
 _TEXT_TAGS = ("tag:yaml.org,2002:str", "!")
 _MERGE = object()
 
@@ -192,7 +193,7 @@ class _Builder:
 
 
 def _resolve(word: str) -> Any:
-    """Read an unquoted scalar by the core schema of YAML 1.2 (octal and hexadecimal numbers are text here)."""
+    """Read an unquoted scalar."""
     if word in _WORDS:
         return _WORDS[word]
     if word[0] not in _NUMERIC:
