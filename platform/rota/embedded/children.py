@@ -42,12 +42,12 @@ def python_environment(env: Env, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of our own Python children."""
     roots = [str((ROOT / root).resolve()) for root in SOURCE_ROOTS]
     inherited = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part and part not in roots]
-    inherited_variables = dict(environ)
-    if inherited_variables.pop(
-        "PYTHONDONTWRITEBYTECODE", None
-    ):  # five interpreters would compile all anew at each start
-        inherited_variables.setdefault("PYTHONPYCACHEPREFIX", str(env.home / "bytecode"))
-    return inherited_variables | {
+    given = dict(environ)
+    # Where bytecode must not lie beside the code, it lies in the home: else five interpreters compile all of it at
+    # every start.
+    if given.pop("PYTHONDONTWRITEBYTECODE", None) and env.home.exists():
+        given.setdefault("PYTHONPYCACHEPREFIX", str(env.home / "bytecode"))
+    return given | {
         "DJANGO_SETTINGS_MODULE": "rota.settings",
         "PYTHONPATH": os.pathsep.join([*roots, *inherited]),
         "PYTHONUNBUFFERED": "1",

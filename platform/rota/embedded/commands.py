@@ -16,6 +16,7 @@ import typer
 from rota import env as environment
 from rota.embedded import state
 from rota.embedded.children import python_environment
+from rota.embedded.jobs import end_local_jobs
 from rota.embedded.layout import recorded
 from rota.embedded.output import Console
 from rota.embedded.processes import is_alive, send
@@ -55,8 +56,8 @@ def down(
             typer.echo(f"Rota (process {running.supervisor.pid}) does not stop; see {paths.logs}.", err=True)
             raise typer.Exit(1)
         typer.echo("Rota is stopped.")
-    if jobs:
-        raise typer.Exit(_manage(env, dict(os.environ), "end_local_jobs"))
+    if jobs and not end_local_jobs(paths.jobs, typer.echo):
+        raise typer.Exit(1)
 
 
 def check() -> None:
