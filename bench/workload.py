@@ -6,6 +6,7 @@ Three models, labels and taints on a tenth of the nodes each, 20 teams in three 
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from quotas.limits import Amount, Quota, QuotaTree, Team
 from scheduler.engine.cluster import Node
@@ -38,7 +39,9 @@ def cluster(nodes: int, gpus: int) -> list[Node]:
 def teams(cards: int) -> QuotaTree:
     """Two departments, six groups and twelve teams below them; the leaves may borrow up to twice their share."""
     tree = [Team(f"dept{d}", quotas=(Quota("*", Amount(cards // 2), Amount(cards)),)) for d in range(2)]
-    tree += [Team(f"group{g}", f"dept{g % 2}", quotas=(Quota("*", Amount(cards // 6), Amount(cards)),)) for g in range(6)]
+    tree += [
+        Team(f"group{g}", f"dept{g % 2}", quotas=(Quota("*", Amount(cards // 6), Amount(cards)),)) for g in range(6)
+    ]
     tree += [
         Team(f"team{t}", f"group{t % 6}", 1 + t % 3, (Quota("*", Amount(cards // 12), Amount(cards // 6)),))
         for t in range(12)
@@ -76,7 +79,7 @@ def jobs(count: int, shapes: int, gpus_per_node: int, seed: int = 0, *, first: i
     while len(kinds) < shapes:
         group = next(drawn)
         if shapes == count:  # as many shapes as that need one more free number
-            group = Group(**{**_fields(group), "memory_mib": group.memory_mib + len(kinds)})
+            group = replace(group, memory_mib=group.memory_mib + len(kinds))
         kinds[f"team{draw.randrange(12)}", Shape((group,))] = None
     pairs = list(kinds)
     return [
@@ -86,7 +89,3 @@ def jobs(count: int, shapes: int, gpus_per_node: int, seed: int = 0, *, first: i
         )
         for number, (team, shape) in enumerate(draw.choice(pairs) if shapes < count else pairs[n] for n in range(count))
     ]  # fmt: skip
-
-
-def _fields(group: Group) -> dict[str, object]:
-    return {name: getattr(group, name) for name in group.__slots__}

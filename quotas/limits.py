@@ -197,9 +197,9 @@ class QuotaTree:
                 parts = sum(promised(child, model) for child in children.get(team.name, ()))
                 own = quota.guaranteed.nano(cards_of(capacity, model))
                 if parts > own:
+                    promise = f"{parts / NANO:g} {label(model)}"
                     raise QuotaError(
-                        team.name,
-                        f"its children are guaranteed {parts / NANO:g} {label(model)}, more than its own {own / NANO:g}",
+                        team.name, f"its children are guaranteed {promise}, more than its own {own / NANO:g}"
                     )
 
 

@@ -8,9 +8,12 @@ from scheduler.engine.placement.gang import Placed
 from scheduler.engine.policy import Policy
 from scheduler.engine.snapshot import Lane, Snapshot
 
+UNLIMITED = 1 << 62
+"""Head room, in nano-GPU, where there is no limit."""
+
 
 class Accounts:
-    """Use per account in nano-GPU, growing with each start of the decision."""
+    """Use per account in nano-GPU, growing with each start of the decision; ``version`` counts the starts."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
         self.table = snapshot.limits.at(snapshot.epoch + now)
@@ -23,6 +26,8 @@ class Accounts:
             for use, total in zip(snapshot.uses, self.totals, strict=True)
         ]
         self._weights = [team.weight for team in self.tree.teams]
+        self.version = 0
+        self._headroom: dict[tuple[int, str], int] = {}
         self._shares: dict[tuple[int, tuple[str, ...]], tuple[tuple[int, ...], int]] = {}
 
     def fair_standing(self, team: int) -> float:
@@ -52,29 +57,40 @@ class Accounts:
                 return slots, guaranteed
         return (), 0
 
-    def broken_bound(self, fit: Fit, team: int, model: str) -> Bound | None:
-        """The first limit that a start on ``model`` would break, None if it keeps them all."""
-        bounds = self.table.bounds[team][model]
-        if bounds:
-            need = fit.needs(model)
-            for bound in bounds:
-                if self.used[bound.slot] + need > bound.limit:
-                    return bound
-        return None
+    def barred(self, fit: Fit, team: int, models: tuple[str, ...]) -> list[str]:
+        """Those of ``models`` on which one more job of this fit would break a limit."""
+        return [model for model in models if fit.needs(model) > self.headroom(team, model)]
+
+    def headroom(self, team: int, model: str) -> int:
+        """Nano-GPU of ``model`` that all limits leave to a team; less than zero where a limit was lowered below use."""
+        left = self._headroom.get((team, model))
+        if left is None:
+            bounds = self.table.bounds[team][model]
+            left = min([bound.limit - self.used[bound.slot] for bound in bounds], default=UNLIMITED)
+            self._headroom[team, model] = left
+        return left
+
+    def broken_bound(self, fit: Fit, team: int, model: str) -> Bound:
+        """The first limit that a start on a barred ``model`` would break."""
+        need = fit.needs(model)
+        return next(bound for bound in self.table.bounds[team][model] if self.used[bound.slot] + need > bound.limit)
 
     def allowed_nodes(self, lane: Lane) -> int:
         """The nodes that a lane's next job may use without breaking a limit, whatever is free on them."""
-        fit, team = lane.fit, lane.team
-        barred = [model for model in fit.models if self.broken_bound(fit, team, model) is not None]
-        if not barred:
-            return fit.nodes
-        return fit.nodes & ~fit.inventory.of_model(tuple(barred)) if len(barred) < len(fit.models) else 0
+        return nodes_without(lane.fit, self.barred(lane.fit, lane.team, lane.fit.models))
 
     def charge(self, team: int, ledger: Ledger, placed: list[Placed]) -> None:
         """Enter a start."""
+        self.version += 1
+        self._headroom.clear()
         used, charges, nodes = self.used, self.table.charges[team], ledger.inventory.nodes
         for each, _, position, gpus in placed:
             node = nodes[position]
             amount = replica_nano(len(gpus), each.mib, node.vram_mib)
             for slot in charges[node.model]:
                 used[slot] += amount
+
+
+def nodes_without(fit: Fit, barred: list[str]) -> int:
+    """The nodes of a fit whose model is not barred."""
+    return fit.nodes & ~fit.inventory.of_model(tuple(barred)) if barred else fit.nodes

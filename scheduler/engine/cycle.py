@@ -64,6 +64,8 @@ class _Walk:
         self.discipline = DISCIPLINES[policy.queueing]
         self.starts: list[Start] = []
         self.stops: dict[int, Stop] = {}
+        self._full_at = self._free_at = -1
+        self._free: dict[int, int] = {}
         self._blocked_nodes = 0
         self._blockers: list[tuple[int, PendingJob]] = []
 
@@ -71,14 +73,17 @@ class _Walk:
         """Start jobs in order until every lane is empty or stopped."""
         queues = self._queues()
         line = [self._entry(number, queue) for number, queue in enumerate(queues)]
+        seen = [self.accounts.version] * len(queues)
         heapify(line)
         while line:
             number = line[0][4]
             queue = queues[number]
-            entry = self._entry(number, queue)
-            if entry != line[0]:  # the team has got something since
-                heapreplace(line, entry)
-                continue
+            if seen[number] != self.accounts.version:  # somebody has got something since: has its standing changed?
+                seen[number] = self.accounts.version
+                entry = self._entry(number, queue)
+                if entry != line[0]:
+                    heapreplace(line, entry)
+                    continue
             self._take_turn(queue)
             if queue:
                 heapreplace(line, self._entry(number, queue))
@@ -140,14 +145,27 @@ class _Walk:
             return Stop(job, Reason.TURN, self._blocker(lane))
         if self.throttle.limited and (self.throttle.hold_all() or self.throttle.hold_team(lane.team, job.team)):
             return Stop(job, Reason.BACKPRESSURE)
-        placed = place(self.ledger, lane.fit, self.strategy, allowed)
+        placed = None if self._too_few_cards(lane) else place(self.ledger, lane.fit, self.strategy, allowed)
         if placed is None:
+            self._full_at = self.accounts.version
             self._block(lane, job)
             return Stop(job, Reason.GPUS)
         self.starts.append(Start(job.key, pieces(self.ledger, placed)))
         self.accounts.charge(lane.team, self.ledger, placed)
         self.throttle.note_start(lane.team)
         return None
+
+    def _too_few_cards(self, lane: Lane) -> bool:
+        """A cheap look before the real one, once a job has failed and nothing has changed since."""
+        if self._full_at != self.accounts.version or any(each.mib for each in lane.fit.groups):
+            return False
+        if self._free_at != self._full_at:
+            self._free_at = self._full_at
+            self._free.clear()
+        free = self._free.get(lane.fit.nodes)
+        if free is None:
+            free = self._free[lane.fit.nodes] = self.ledger.free_count(lane.fit.nodes & self.ledger.ready)
+        return free < lane.fit.cards
 
     def _block(self, lane: Lane, job: PendingJob) -> None:
         """Without backfill a job that cannot start stops every later one that could use one of its nodes."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quotas.limits import NANO, Bound, label
-from scheduler.engine.accounts import Accounts
+from scheduler.engine.accounts import Accounts, nodes_without
 from scheduler.engine.cluster import flags, members
 from scheduler.engine.demand import MIB_PER_GIB, PendingJob
 from scheduler.engine.feasibility import Feasibility, parts, what, what_of
@@ -52,33 +52,34 @@ class Explainer:
         never = self.feasibility.hold_of(fit)
         if never is not None and never.reason is Reason.IMPOSSIBLE:
             return never
-        by_quota = self._quota(lane)
-        if by_quota is not None:
-            return by_quota
+        models = fit.models or self._asked_for(fit)
+        barred = self.accounts.barred(fit, lane.team, models)
+        if barred and len(barred) == len(models):
+            return self._quota(lane, models)
         if never is not None:
             return never
-        nodes = self.accounts.allowed_nodes(lane) & self.ledger.ready & ~fit.excluded
+        nodes = nodes_without(fit, barred) & self.ledger.ready & ~fit.excluded
         if stop.reason in (Reason.TURN, Reason.BACKPRESSURE) and self._fits(fit, nodes):
             return self._others_first(lane, stop)
         return self._host(fit, nodes) or self._cards(fit, nodes) or self._memory(fit, nodes) or self._apart(fit, nodes)
 
-    def _quota(self, lane: Lane) -> Hold | None:
-        """Impossible where even an idle team may not have so much, else the limit that is reached on every model."""
-        fit, table = lane.fit, self.accounts.table
-        models = fit.models or tuple(m for m in table.models[:-1] if _asks_for(fit, m))
-        broken = [self.accounts.broken_bound(fit, lane.team, model) for model in models]
-        bounds = [bound for bound in broken if bound is not None]
-        if not models or len(bounds) < len(models):
-            return None
-        model, bound = models[0], bounds[0]
-        for ceiling in table.ceilings[lane.team][model]:
+    def _asked_for(self, fit: Fit) -> tuple[str, ...]:
+        """The models that a job asks for where none of their nodes would take it."""
+        asked = [each.group.models for each in fit.groups]
+        return tuple(m for m in self.accounts.table.models[:-1] if any(not some or m in some for some in asked))
+
+    def _quota(self, lane: Lane, models: tuple[str, ...]) -> Hold:
+        """All models are barred: impossible where even an idle team may not have so much, else by a limit reached."""
+        fit, accounts = lane.fit, self.accounts
+        model = models[0]
+        for ceiling in accounts.table.ceilings[lane.team][model]:
             if fit.needs(model) > ceiling.limit and len(models) == 1:
                 return hold(
                     Reason.IMPOSSIBLE, "needs {need:g} {what}{parts}, {team} may never hold more than {limit:g}",
                     need=fit.needs(model) / NANO, what=label(ceiling.model), parts=_brackets(parts(fit.shape)),
                     team=ceiling.team, limit=ceiling.limit / NANO,
                 )  # fmt: skip
-        return self._limit_reached(bound, fit.needs(model))
+        return self._limit_reached(accounts.broken_bound(fit, lane.team, model), fit.needs(model))
 
     def _limit_reached(self, bound: Bound, need: int) -> Hold:
         return hold(
@@ -135,24 +136,27 @@ class Explainer:
         return int(room.sum()) >= group.replicas
 
     def _cards(self, fit: Fit, nodes: int) -> Hold | None:
-        """Free whole cards, wherever they are."""
+        """Free whole cards, wherever they are: of all groups together, then of each."""
         whole = [each for each in fit.groups if not each.mib]
+        if len(whole) == 1:
+            return self._too_few(fit, whole[0].group.total_gpus, whole[0].nodes & nodes, what_of(whole[0].group))
         if not whole:
             return None
         everywhere = 0
         for each in whole:
             everywhere |= each.nodes & nodes
-        wanted = [(sum(each.group.total_gpus for each in whole), everywhere, what(fit.shape))]
-        if len(whole) > 1:
-            wanted += [(each.group.total_gpus, each.nodes & nodes, what_of(each.group)) for each in whole]
-        for need, among, name in wanted:
-            free, total = self._free_on(among)
-            if free < need:
-                return hold(
-                    Reason.GPUS, "needs {need} {what}{parts}, {free} of {total} are free",
-                    need=need, what=name, parts=_brackets(parts(fit.shape)), free=free, total=total,
-                )  # fmt: skip
-        return None
+        together = self._too_few(fit, sum(each.group.total_gpus for each in whole), everywhere, what(fit.shape))
+        alone = (self._too_few(fit, e.group.total_gpus, e.nodes & nodes, what_of(e.group)) for e in whole)
+        return together or next((why for why in alone if why), None)
+
+    def _too_few(self, fit: Fit, need: int, nodes: int, name: str) -> Hold | None:
+        free, total = self._free_on(nodes)
+        if free >= need:
+            return None
+        return hold(
+            Reason.GPUS, "needs {need} {what}{parts}, {free} of {total} are free",
+            need=need, what=name, parts=_brackets(parts(fit.shape)), free=free, total=total,
+        )  # fmt: skip
 
     def _free_on(self, nodes: int) -> tuple[int, int]:
         """Free cards and cards in all on a set of nodes."""
@@ -171,7 +175,7 @@ class Explainer:
             room = int((lefts // each.mib).sum())
             if room < each.group.total_gpus:
                 return hold(
-                    Reason.VRAM, "needs {need} slices of {mib} MiB, {room} fit: the most left on one card is {most} MiB",
+                    Reason.VRAM, "needs {need} × {mib} MiB, {room} fit: the most left on one card is {most} MiB",
                     need=each.group.total_gpus, mib=each.mib, room=room, most=int(lefts.max(initial=0)),
                 )  # fmt: skip
         return None
@@ -192,14 +196,11 @@ class Explainer:
         free, _ = self._free_on(among)
         most = max((count for count, held in enumerate(self.ledger.by_free) if held & among), default=0)
         each = fit.groups[0]
+        template = "{free} {what} are free, not {replicas} × {gpus} together: the most on one node is {most}"
         return hold(
-            Reason.FRAGMENTED, "{free} {what} are free, but not {replicas} × {gpus} together: the most on one node is {most}",
-            free=free, what=what(fit.shape), replicas=each.group.replicas, gpus=each.group.gpus, most=most,
+            Reason.FRAGMENTED, template, free=free, what=what(fit.shape), replicas=each.group.replicas,
+            gpus=each.group.gpus, most=most,
         )  # fmt: skip
-
-
-def _asks_for(fit: Fit, model: str) -> bool:
-    return any(not each.group.models or model in each.group.models for each in fit.groups)
 
 
 def _brackets(text: str) -> str:

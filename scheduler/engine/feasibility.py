@@ -1,4 +1,4 @@
-"""Whether a job could run at all: on empty hardware, and on what is in service. What fails here, no end of others cures.
+"""Whether a job could run at all, on empty hardware and on what is in service: if not, no end of others helps.
 
 The gates are asked in the order of the table of reasons, each with those before it open:
 model and memory, size (``impossible``), labels, taints, nodes and cards out of service, nodes it may not use again.
@@ -54,8 +54,9 @@ class Feasibility:
             (inventory.nodes[node].gpus - serving.working[node].bit_count()) for node in members(fit.nodes & ~gone)
         )
         return hold(
-            Reason.UNHEALTHY, "{gone} of the {total} nodes that fit are out of service{names}; {cards} cards are out on the others",
-            gone=gone.bit_count(), total=fit.nodes.bit_count(), names=_in_brackets(_names(inventory, gone)), cards=cards,
+            Reason.UNHEALTHY, "{gone} of the {total} nodes that fit are out of service{names}, and {cards} more cards",
+            gone=gone.bit_count(), total=fit.nodes.bit_count(), names=_in_brackets(_names(inventory, gone)),
+            cards=cards,
         )  # fmt: skip
 
 
@@ -106,7 +107,8 @@ def _by_hardware(fit: Fit) -> Hold | None:
         wanted = sorted({f"{key}={value}" for each in fit.groups for key, value in each.group.selector})
         return hold(
             Reason.LABELS, "{having} of the {total} nodes with {what} have the labels {labels}",
-            having=labelled.nodes.bit_count(), total=loose.nodes.bit_count(), what=what(fit.shape), labels=", ".join(wanted),
+            having=labelled.nodes.bit_count(), total=loose.nodes.bit_count(), what=what(fit.shape),
+            labels=", ".join(wanted),
         )  # fmt: skip
     open_to_it = Fit(replace(fit.shape, excluded=frozenset()), inventory, fit.headroom)
     if not could_hold(empty, open_to_it, inventory.all):

@@ -40,6 +40,7 @@ class Roster:
         self._recent: deque[tuple[float, int]] = deque()
         self._starting = 0
         self._lent = False
+        self._ledger: Ledger
         self.tree = tree
         self._uses = [Use()] * len(tree.teams)
         self._set_inventory(Inventory(nodes))
@@ -141,7 +142,9 @@ class Roster:
         self._recent.append((now, self.tree.index[job.team]))
         return self.adopt(job, pieces, now)
 
-    def adopt(self, job: PendingJob, pieces: tuple[Piece, ...], started: float, phase: Phase = Phase.STARTING) -> RunningJob:
+    def adopt(
+        self, job: PendingJob, pieces: tuple[Piece, ...], started: float, phase: Phase = Phase.STARTING
+    ) -> RunningJob:
         """Enter a job that holds cards; ``started`` is when its attempt was placed."""
         self._own()
         ends_by = None if job.time_limit is None else started + job.time_limit
@@ -216,6 +219,7 @@ class Roster:
             self._lent = False
 
     def _set_inventory(self, inventory: Inventory) -> None:
+        """Lay everything out anew for other nodes or teams."""
         self._inventory = inventory
         self._limits = LimitTables(self.tree, inventory.cards)
         self._ledger = Ledger(inventory)

@@ -4,6 +4,6 @@ from scheduler.engine.accounts import Accounts
 from scheduler.engine.snapshot import Lane
 
 
-def fifo(lane: Lane, accounts: Accounts) -> tuple[int, float]:
+def fifo(_lane: Lane, _accounts: Accounts) -> tuple[int, float]:
     """The same for all, so that submission decides."""
     return (0, 0.0)

@@ -43,7 +43,7 @@ class Fit:
         groups = [self._group(group, headroom) for group in shape.groups]
         self.groups = tuple(sorted(groups, key=lambda each: (not each.group.share, each.group.gpus), reverse=True))
         self._slices = any(each.mib for each in self.groups)
-        self._whole = shape.total_gpus * NANO
+        self.cards = shape.total_gpus
         self.avoided = inventory.named(shape.avoided)
         self.excluded = inventory.named(shape.excluded)
         self.nodes = 0
@@ -68,8 +68,9 @@ class Fit:
 
     def needs(self, model: str) -> int:
         """Nano-GPU the job counts for when all of it lies on ``model``; a slice by its share of the smallest card."""
-        if not self._slices:
-            return self._whole
+        return self.cards * NANO if not self._slices else self._needs_slices(model)
+
+    def _needs_slices(self, model: str) -> int:
         vram = self.inventory.smallest_card[model]
         return sum(each.group.replicas * replica_nano(each.group.gpus, each.mib, vram) for each in self.groups)
 
@@ -77,5 +78,3 @@ class Fit:
 def replica_nano(gpus: int, mib: int, vram_mib: int) -> int:
     """Nano-GPU that a replica counts for: its cards, or the share that its slices are of their memory."""
     return gpus * (mib * NANO // vram_mib) if mib else gpus * NANO
-
-

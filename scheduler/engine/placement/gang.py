@@ -103,4 +103,3 @@ def _spot(ledger: Ledger, want: Want, strategy: Strategy, opened: int) -> tuple[
         for gpu in several[1]:
             ledger.take_slice(several[0], gpu, want.mib)
     return several
-

@@ -120,7 +120,9 @@ def several_slices(ledger: Ledger, want: Want) -> tuple[int, tuple[int, ...]] | 
     for node in members(want.nodes & ledger.inventory.at_least[min(want.gpus, ledger.inventory.width + 1)]):
         if ledger.cpus[node] < want.cpus_milli or ledger.memory[node] < want.memory_mib:
             continue
-        lefts = sorted((left, gpu) for gpu in range(ledger.inventory.width) if (left := ledger.slice_left(node, gpu)) >= want.mib)
+        lefts = sorted(
+            (left, gpu) for gpu in range(ledger.inventory.width) if (left := ledger.slice_left(node, gpu)) >= want.mib
+        )
         score = (sum(left for left, _ in lefts[: want.gpus]), node)
         if len(lefts) >= want.gpus and (best is None or score < best):
             best, chosen = score, tuple(sorted(gpu for _, gpu in lefts[: want.gpus]))
