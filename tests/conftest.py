@@ -1,7 +1,9 @@
 """What every test shares: Hypothesis' profiles, which tests are slow, and what is skipped without a service."""
 
+import importlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import configuration, settings
@@ -23,6 +25,22 @@ settings.register_profile("deep", settings.get_profile("dev"), max_examples=5_00
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
 
+# Only these suites know Django; a module in one of them has it set up before it is imported (see tests/services.py).
+DJANGO_SUITES = frozenset({"api", "browser", "faults", "integration", "security"})
+
+
+def suite_of(path: Path) -> str:
+    """Return the folder below tests/ that a test module lies in."""
+    return path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> None:
+    """Set Django up only when a test module is collected that needs it: the pure suites never import it."""
+    if suite_of(module_path) in DJANGO_SUITES:
+        importlib.import_module("tests.services").set_up_django(parent.config)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the slow folders."""
     for item in items:
@@ -38,6 +56,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if not need.there():
                 stop = pytest.fail if required() else pytest.skip
                 stop(f"needs {need.missing}")
+
+
+@pytest.fixture(scope="session")
+def services() -> Any:
+    """Start PostgreSQL and Valkey, once for all workers, and return where they are (tests.services.Services)."""
+    return importlib.import_module("tests.services").start()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(services: Any, django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """Let every test that asks pytest-django for a database have the real one."""
 
 
 @pytest.fixture(scope="session")
