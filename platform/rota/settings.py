@@ -96,6 +96,10 @@ INSTALLED_APPS = [
     "rules.apps.AutodiscoverRulesConfig",
     # Ours, from the bottom up.
     "teams",
+    "quotas",
+    "jobs",
+    "scheduler.inventory",
+    "scheduler",
 ]
 
 MIDDLEWARE = [

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,18 @@ READY_SECONDS = 90.0
 class Supervisor:
     """One running Rota."""
 
-    def __init__(self, env: Env, environ: Mapping[str, str], console: Console, *, durable: bool = True) -> None:
-        self._env, self._environ, self._console, self._durable = env, environ, console, durable
+    def __init__(
+        self,
+        env: Env,
+        environ: Mapping[str, str],
+        console: Console,
+        *,
+        durable: bool = True,
+        extra: Sequence[Child] = (),
+    ) -> None:
+        """`durable=False` gives up the safety of the data for speed; `extra` are run beside the usual workers."""
+        self._env, self._environ, self._console = env, environ, console
+        self._durable, self._extra = durable, extra
         self._paths: Layout
         self._url = local_url(env.bind, env.port)
         self._reaper = Reaper()
@@ -116,7 +126,7 @@ class Supervisor:
         told = await self._bootstrap()
         state.write_cli(self._paths, self._url, told.get("cli_token"))
         assert self._listener is not None
-        for child in workers(self._env, self._environ, self._listener.fileno()):
+        for child in (*workers(self._env, self._environ, self._listener.fileno()), *self._extra):
             self._keep(child)
         await self._until(self._web_is_ready, self._keepers_named("web"), "the web server answers")
         self._greet(told)
