@@ -17,7 +17,7 @@ from scheduler.engine.policy import Policy
 USAGE_ERROR = 2
 
 
-def convert(  # each parameter is an option of the command line
+def convert(  # noqa: PLR0913  each is an option of the command line
     trace: Annotated[Path, typer.Argument(help="CSV file with a header.")],
     *,
     nodes: Annotated[int, typer.Option(help="How many nodes the cluster has.", min=1, max=1_000_000)],
