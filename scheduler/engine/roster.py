@@ -6,7 +6,7 @@ waits or runs, because unchanged parts are shared and the others are copied when
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from quotas.limits import NANO, QuotaTree
@@ -52,6 +52,16 @@ class Roster:
         """The nodes as they are now."""
         return self._inventory
 
+    @property
+    def ledger(self) -> Ledger:
+        """What is free right now. To look at: the roster alone changes it."""
+        return self._ledger
+
+    @property
+    def limits(self) -> LimitTables:
+        """The limits over the cards there are now."""
+        return self._limits
+
     def add_nodes(self, nodes: Iterable[Node]) -> None:
         """Let nodes join, or change what is known of them."""
         known = {node.name: node for node in self._inventory.nodes}
@@ -90,6 +100,9 @@ class Roster:
     def set_tree(self, tree: QuotaTree) -> None:
         """Put new teams or numbers in force; every team that has jobs must still be there."""
         uses = {team.name: use for team, use in zip(self.tree.teams, self._uses, strict=True)}
+        names = [team.name for team in self.tree.teams]
+        recent = ((at, tree.index.get(names[team])) for at, team in self._recent)
+        self._recent = deque((at, team) for at, team in recent if team is not None)
         self.tree = tree
         self._uses = [uses.get(team.name, Use()) for team in tree.teams]
         self._set_inventory(self._inventory)
@@ -220,10 +233,11 @@ class Roster:
 
     def _set_inventory(self, inventory: Inventory) -> None:
         """Lay everything out anew for other nodes or teams."""
+        self._own()
         self._inventory = inventory
-        self._limits = LimitTables(self.tree, inventory.cards)
+        gone = {model: 0 for running in self._running.values() for model, _ in running.amounts}
+        self._limits = LimitTables(self.tree, gone | inventory.cards)  # use of a model that has left goes on counting
         self._ledger = Ledger(inventory)
-        self._lent = False
         table = self._limits.at(self.epoch)
         self._used = [0] * table.slots
         for running in self._running.values():
@@ -282,10 +296,15 @@ class Roster:
             group = groups[piece.group]
             self._ledger.take_host(node, group.cpus_milli, group.memory_mib)
             if piece.mib:
-                for gpu in piece.gpus:
+                for gpu in self._present(node, piece):
                     self._ledger.take_slice(node, gpu, piece.mib)
             else:
                 self._ledger.hold_cards(node, piece.gpus)
+
+    def _present(self, node: int, piece: Piece) -> Iterator[int]:
+        """The cards of a piece that the node still has: it may have come back with fewer."""
+        cards = self._inventory.nodes[node].gpus
+        return (gpu for gpu in piece.gpus if gpu < cards)
 
     def _release_piece(self, shape: Shape, piece: Piece) -> None:
         node = self._inventory.index.get(piece.node)
@@ -294,7 +313,7 @@ class Roster:
         group = next(group for group in shape.groups if group.name == piece.group)
         self._ledger.take_host(node, -group.cpus_milli, -group.memory_mib)
         if piece.mib:
-            for gpu in piece.gpus:
+            for gpu in self._present(node, piece):
                 self._ledger.give_slice(node, gpu, piece.mib)
         else:
             self._ledger.give_cards(node, piece.gpus)
