@@ -59,6 +59,8 @@ class Accounts:
 
     def barred(self, fit: Fit, team: int, models: tuple[str, ...]) -> list[str]:
         """Those of ``models`` on which one more job of this fit would break a limit."""
+        if fit.mixed:
+            return [model for model in models if self._broken(fit, team, model)]
         return [model for model in models if fit.needs(model) > self.headroom(team, model)]
 
     def headroom(self, team: int, model: str) -> int:
@@ -72,8 +74,11 @@ class Accounts:
 
     def broken_bound(self, fit: Fit, team: int, model: str) -> Bound:
         """The first limit that a start on a barred ``model`` would break."""
-        need = fit.needs(model)
-        return next(bound for bound in self.table.bounds[team][model] if self.used[bound.slot] + need > bound.limit)
+        return self._broken(fit, team, model)[0]
+
+    def _broken(self, fit: Fit, team: int, model: str) -> list[Bound]:
+        bounds = self.table.bounds[team][model]
+        return [bound for bound in bounds if self.used[bound.slot] + fit.needs(model, bound.model) > bound.limit]
 
     def allowed_nodes(self, lane: Lane) -> int:
         """The nodes that a lane's next job may use without breaking a limit, whatever is free on them."""

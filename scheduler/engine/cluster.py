@@ -116,6 +116,7 @@ class Inventory:
         self.width = max((node.gpus for node in self.nodes), default=0)
         self.all = (1 << len(self.nodes)) - 1
         self.bits = tuple(1 << position for position in range(len(self.nodes)))
+        self._domains: dict[Level, tuple[int, ...]] = {}
         self._having: dict[tuple[str, object], int] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -186,6 +187,17 @@ class Inventory:
         """The models found on a set of nodes, by the lowest name that has each."""
         on = {model: found & -found for model in self.cards if (found := self.of_model((model,)) & nodes)}
         return tuple(sorted(on, key=on.__getitem__))
+
+    def domains(self, level: Level) -> tuple[int, ...]:
+        """The domains of a topology level as sets of nodes, by the lowest name in each."""
+        found = self._domains.get(level)
+        if found is None:
+            domains: dict[str, int] = {}
+            for bit, node in zip(self.bits, self.nodes, strict=True):
+                name = node.domain(level)
+                domains[name] = domains.get(name, 0) | bit
+            found = self._domains[level] = tuple(domains.values())
+        return found
 
     def named(self, names: Iterable[str]) -> int:
         """The nodes of these names that exist."""

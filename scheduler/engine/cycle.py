@@ -141,16 +141,19 @@ class _Walk:
         allowed = self.accounts.allowed_nodes(lane)
         if not allowed:
             return Stop(job, Reason.QUOTA)
-        if self._blocked_nodes & lane.fit.nodes:
-            return Stop(job, Reason.TURN, self._blocker(lane))
+        usable = allowed & ~lane.fit.excluded
+        if self._blocked_nodes & usable:
+            ahead = self._blocker(usable)
+            self._block(lane, job, usable)
+            return Stop(job, Reason.TURN, ahead)
         if self.throttle.limited and (self.throttle.hold_all() or self.throttle.hold_team(lane.team, job.team)):
             return Stop(job, Reason.BACKPRESSURE)
         placed = None if self._too_few_cards(lane) else place(self.ledger, lane.fit, self.strategy, allowed)
         if placed is None:
             self._full_at = self.accounts.version
-            self._block(lane, job)
+            self._block(lane, job, usable)
             return Stop(job, Reason.GPUS)
-        self.starts.append(Start(job.key, pieces(self.ledger, placed)))
+        self.starts.append(Start(job.key, pieces(self.ledger, lane.shape.groups, placed)))
         self.accounts.charge(lane.team, self.ledger, placed)
         self.throttle.note_start(lane.team)
         return None
@@ -167,17 +170,21 @@ class _Walk:
             free = self._free[lane.fit.nodes] = self.ledger.free_count(lane.fit.nodes & self.ledger.ready)
         return free < lane.fit.cards
 
-    def _block(self, lane: Lane, job: PendingJob) -> None:
-        """Without backfill a job that cannot start stops every later one that could use one of its nodes."""
-        if self.policy.backfill or self.feasibility.hold_of(lane.fit) is not None:
-            return
-        nodes = lane.fit.nodes & self.ledger.ready & ~lane.fit.excluded
-        self._blocked_nodes |= nodes
-        self._blockers.append((nodes, job))
+    def _block(self, lane: Lane, job: PendingJob, usable: int) -> None:
+        """Without backfill a job that cannot start stops every later one that could use one of its nodes.
 
-    def _blocker(self, lane: Lane) -> PendingJob:
-        """The first job in the line that stops this lane."""
-        return next(job for nodes, job in self._blockers if nodes & lane.fit.nodes)
+        One that is stopped so keeps its place in the line of its other nodes, and stops others there in its turn.
+        """
+        if self.policy.backfill or not self.feasibility.holds(lane.fit, usable):
+            return
+        nodes = usable & self.ledger.ready & ~self._blocked_nodes
+        if nodes:
+            self._blocked_nodes |= nodes
+            self._blockers.append((nodes, job))
+
+    def _blocker(self, usable: int) -> PendingJob:
+        """The first job in the line that stops one that could use these nodes."""
+        return next(job for nodes, job in self._blockers if nodes & usable)
 
 
 def _not_synced(snapshot: Snapshot) -> Plan:

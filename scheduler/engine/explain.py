@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from quotas.limits import NANO, Bound, label
 from scheduler.engine.accounts import Accounts, nodes_without
 from scheduler.engine.cluster import flags, members
-from scheduler.engine.demand import MIB_PER_GIB, PendingJob
+from scheduler.engine.demand import MIB_PER_GIB, PendingJob, Topology
 from scheduler.engine.feasibility import Feasibility, parts, what, what_of
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, GroupFit
@@ -191,7 +191,13 @@ class Explainer:
         return found
 
     def _apart(self, fit: Fit, nodes: int) -> Hold:
-        """Enough in all, not together."""
+        """Enough in all, not together: for its topology, or for any."""
+        if fit.shape.topology != Topology() and self._fits(fit.anywhere, nodes):
+            level = fit.shape.topology.require or fit.shape.topology.spread
+            return hold(
+                Reason.TOPOLOGY, "{free} {what} are free and would do, but not within its topology by {level}",
+                free=self._free_on(fit.nodes & nodes)[0], what=what(fit.shape), level=str(level),
+            )  # fmt: skip
         among = fit.nodes & nodes
         free, _ = self._free_on(among)
         most = max((count for count, held in enumerate(self.ledger.by_free) if held & among), default=0)

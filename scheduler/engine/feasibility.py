@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from scheduler.engine.cluster import Inventory, members
-from scheduler.engine.demand import MIB_PER_GIB, Group, Shape
+from scheduler.engine.demand import MIB_PER_GIB, Group, Shape, Topology
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.binpack import Binpack
 from scheduler.engine.placement.fit import Fit
@@ -32,6 +32,12 @@ class Feasibility:
             fit.verdict = (self._ledger.health, self._ask(fit))
         return fit.verdict[1]
 
+    def holds(self, fit: Fit, nodes: int) -> bool:
+        """Whether these of its nodes, as far as they are in service, hold the job when nothing else runs."""
+        if self.hold_of(fit) is not None:
+            return False
+        return not fit.nodes & ~fit.excluded & ~nodes or could_hold(self._serving(), fit, nodes)
+
     def _ask(self, fit: Fit) -> Hold | None:
         if could_hold(self._serving(), fit, fit.nodes):
             return None
@@ -44,14 +50,22 @@ class Feasibility:
         return self._in_service
 
     def _by_service(self, fit: Fit) -> Hold:
+        """The hardware would do, what is in service does not."""
         serving, inventory = self._serving(), fit.inventory
-        everywhere = Fit(replace(fit.shape, excluded=frozenset()), inventory, fit.headroom)
-        if could_hold(serving, everywhere, fit.nodes):
-            names = _names(inventory, fit.excluded & fit.nodes)
-            return hold(Reason.EXCLUDED, "may not use {names} again, and no other node could hold it", names=names)
+        if not could_hold(serving, fit.anywhere, fit.nodes):
+            again = Fit(replace(fit.anywhere.shape, excluded=frozenset()), inventory, fit.headroom)
+            return _excluded(fit) if could_hold(serving, again, fit.nodes) else self._out_of_service(fit)
+        level = fit.shape.topology.require or fit.shape.topology.spread
+        return hold(
+            Reason.TOPOLOGY, "of the {nodes} nodes in service that fit, no choice keeps to its topology by {level}",
+            nodes=(fit.nodes & serving.ready).bit_count(), level=str(level),
+        )  # fmt: skip
+
+    def _out_of_service(self, fit: Fit) -> Hold:
+        serving, inventory = self._serving(), fit.inventory
         gone = fit.nodes & ~serving.ready
         cards = sum(
-            (inventory.nodes[node].gpus - serving.working[node].bit_count()) for node in members(fit.nodes & ~gone)
+            inventory.nodes[node].gpus - serving.working[node].bit_count() for node in members(fit.nodes & ~gone)
         )
         return hold(
             Reason.UNHEALTHY, "{gone} of the {total} nodes that fit are out of service{names}, and {cards} more cards",
@@ -75,7 +89,7 @@ def could_hold(ledger: Ledger, fit: Fit, nodes: int) -> bool:
 
 def _obviously(ledger: Ledger, fit: Fit, nodes: int) -> bool:
     """Whether a job of one group fits with a node of its own for each replica: enough for most, and cheap to see."""
-    if len(fit.groups) > 1:
+    if len(fit.groups) > 1 or fit.shape.topology != Topology():
         return False
     each = fit.groups[0]
     cpus, memory = ledger.inventory.weakest_host
@@ -96,34 +110,62 @@ def _by_hardware(fit: Fit) -> Hold | None:
     """The first gate that blocks on hardware that is whole and empty; None if it fits there."""
     inventory, empty = fit.inventory, _empty(fit.inventory)
     taints = tuple(sorted({taint for node in inventory.nodes for taint in node.taints}))
-    unlabelled = _with_groups(fit.shape, selector=(), tolerations=taints)
-    loose = Fit(unlabelled, inventory, fit.headroom)
+    loose = Fit(_relaxed(fit.shape, selector=(), tolerations=taints), inventory, fit.headroom)
     if not all(each.nodes for each in loose.groups):
         return _no_model(loose)
-    if not could_hold(empty, loose, inventory.all):
+    if not could_hold(empty, loose.anywhere, inventory.all):
         return _too_much(loose)
-    labelled = Fit(_with_groups(fit.shape, tolerations=taints), inventory, fit.headroom)
+    if not could_hold(empty, loose, inventory.all):
+        return _too_far_apart(loose)
+    labelled = Fit(_relaxed(fit.anywhere.shape, tolerations=taints), inventory, fit.headroom)
     if not could_hold(empty, labelled, inventory.all):
-        wanted = sorted({f"{key}={value}" for each in fit.groups for key, value in each.group.selector})
-        return hold(
-            Reason.LABELS, "{having} of the {total} nodes with {what} have the labels {labels}",
-            having=labelled.nodes.bit_count(), total=loose.nodes.bit_count(), what=what(fit.shape),
-            labels=", ".join(wanted),
-        )  # fmt: skip
-    open_to_it = Fit(replace(fit.shape, excluded=frozenset()), inventory, fit.headroom)
-    if not could_hold(empty, open_to_it, inventory.all):
-        shut = labelled.nodes & ~fit.nodes
-        found = sorted({taint for node in members(shut) for taint in inventory.nodes[node].taints})
-        return hold(
-            Reason.TAINTS, "{shut} of the {total} nodes that fit have taints it does not tolerate: {taints}",
-            shut=shut.bit_count(), total=labelled.nodes.bit_count(), taints=", ".join(found),
-        )  # fmt: skip
-    return None
+        return _no_labels(labelled, loose)
+    tolerated = Fit(_relaxed(fit.anywhere.shape), inventory, fit.headroom)
+    return None if could_hold(empty, tolerated, inventory.all) else _tainted(tolerated, labelled)
 
 
-def _with_groups(shape: Shape, **changes: tuple[object, ...]) -> Shape:
+def _relaxed(shape: Shape, **changes: tuple[object, ...]) -> Shape:
+    """A shape that may use any node again, its groups changed."""
     groups = tuple(replace(group, **changes) for group in shape.groups)  # type: ignore[arg-type]
     return replace(shape, groups=groups, excluded=frozenset(), avoided=frozenset())
+
+
+def _excluded(fit: Fit) -> Hold:
+    names = _names(fit.inventory, fit.excluded & fit.nodes)
+    return hold(Reason.EXCLUDED, "may not use {names} again, and no other node could hold it", names=names)
+
+
+def _no_labels(labelled: Fit, loose: Fit) -> Hold:
+    wanted = sorted({f"{key}={value}" for each in labelled.groups for key, value in each.group.selector})
+    return hold(
+        Reason.LABELS, "{having} of the {total} nodes with {what} have the labels {labels}",
+        having=labelled.nodes.bit_count(), total=loose.nodes.bit_count(), what=what(loose.shape),
+        labels=", ".join(wanted),
+    )  # fmt: skip
+
+
+def _tainted(tolerated: Fit, labelled: Fit) -> Hold:
+    shut = labelled.nodes & ~tolerated.nodes
+    found = sorted({taint for node in members(shut) for taint in labelled.inventory.nodes[node].taints})
+    return hold(
+        Reason.TAINTS, "{shut} of the {total} nodes that fit have taints it does not tolerate: {taints}",
+        shut=shut.bit_count(), total=labelled.nodes.bit_count(), taints=", ".join(found),
+    )  # fmt: skip
+
+
+def _too_far_apart(loose: Fit) -> Hold:
+    """It would fit, but never as its topology demands."""
+    topology = loose.shape.topology
+    if topology.require is not None:
+        most = max(_empty(loose.inventory).free_count(domain) for domain in loose.inventory.domains(topology.require))
+        return hold(
+            Reason.IMPOSSIBLE, "needs {need} {what} in one {level}, the largest has {most}",
+            need=loose.cards, what=what(loose.shape), level=str(topology.require), most=most,
+        )  # fmt: skip
+    return hold(
+        Reason.IMPOSSIBLE, "there are too few of a {level} to spread {replicas} replicas over",
+        level=str(topology.spread), replicas=loose.shape.replicas,
+    )  # fmt: skip
 
 
 def _no_model(loose: Fit) -> Hold:

@@ -126,7 +126,7 @@ class Ledger:
     def set_working(self, node: int, gpu: int, *, working: bool, held: bool) -> None:
         """Say whether a card is fit for work; ``held`` whether a job holds it whole at this moment."""
         bit = 1 << gpu
-        if working == bool(self.working[node] & bit):
+        if working == bool(self.working[node] & bit) or gpu >= self.inventory.nodes[node].gpus:
             return
         self.working[node] ^= bit
         self.health = next(_HEALTH)
@@ -153,11 +153,11 @@ class Ledger:
         return np.maximum(np.array(self.cpus, np.int64), 0), np.maximum(np.array(self.memory, np.int64), 0)
 
     def card_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of all working cards that are free or shared: node positions, and the MiB left on each."""
+        """Of all working cards that are free or shared: node positions, and the MiB left on each, none below zero."""
         usable, width = self.inventory.usable_mib.tolist(), self.inventory.width
         free = [(node, usable[node]) for node, cards in enumerate(self.free) for _ in range(cards.bit_count())]
         shared = [
-            (node, left)
+            (node, max(0, left))
             for card, left in self.shared.items()
             if self.working[node := card // width] >> card % width & 1
         ]

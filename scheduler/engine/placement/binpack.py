@@ -7,6 +7,8 @@ from scheduler.engine.placement.strategy import Want, fewest_free, free_card, fu
 class Binpack:
     """See the module."""
 
+    spreads = False
+
     def choose_node(self, ledger: Ledger, want: Want, opened: int) -> int:
         """The node with the fewest free cards that fits."""
         return fewest_free(ledger, want)

@@ -1,12 +1,12 @@
 """A shape prepared for one inventory: which nodes could ever take each of its groups, and how much it needs there."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from quotas.limits import NANO
+from quotas.limits import ANY_MODEL, NANO
 from scheduler.engine.cluster import Inventory
-from scheduler.engine.demand import Group, Kind, Shape
+from scheduler.engine.demand import Group, Kind, Shape, Topology
 from scheduler.engine.reasons import Hold
 
 
@@ -42,7 +42,8 @@ class Fit:
         self.solo = shape.replicas == 1
         groups = [self._group(group, headroom) for group in shape.groups]
         self.groups = tuple(sorted(groups, key=lambda each: (not each.group.share, each.group.gpus), reverse=True))
-        self._slices = any(each.mib for each in self.groups)
+        self.slices = any(each.mib for each in self.groups)
+        self.mixed = len(shape.groups) > 1
         self.cards = shape.total_gpus
         self.avoided = inventory.named(shape.avoided)
         self.excluded = inventory.named(shape.excluded)
@@ -62,13 +63,40 @@ class Fit:
         return GroupFit(group, mib, nodes, packs=self.solo and bool(nodes & inventory.at_least[beyond_twice]))
 
     @cached_property
+    def anywhere(self) -> "Fit":
+        """The same job without its topology."""
+        return Fit(replace(self.shape, topology=Topology()), self.inventory, self.headroom)
+
+    @cached_property
     def models(self) -> tuple[str, ...]:
         """The models of the nodes that could take it, by the lowest name of their nodes."""
         return self.inventory.models_of(self.nodes)
 
-    def needs(self, model: str) -> int:
-        """Nano-GPU the job counts for when all of it lies on ``model``; a slice by its share of the smallest card."""
-        return self.cards * NANO if not self._slices else self._needs_slices(model)
+    def needs(self, model: str, account: str = ANY_MODEL) -> int:
+        """Nano-GPU the job adds to ``account`` (``model`` or ``"*"``) when all that may lie on ``model`` does.
+
+        A slice counts by its share of the model's smallest card. A group that cannot lie on ``model`` counts for
+        ``"*"`` alone, at the most that it may need elsewhere.
+        """
+        if self.mixed:
+            return self._needs_mixed[model][account == ANY_MODEL]
+        return self.cards * NANO if not self.slices else self._needs_slices(model)
+
+    @cached_property
+    def _needs_mixed(self) -> dict[str, tuple[int, int]]:
+        smallest = self.inventory.smallest_card
+        needs = dict.fromkeys(smallest, (0, 0))
+        for each in self.groups:
+            models = self.inventory.models_of(each.nodes) or each.group.models or tuple(smallest)
+            amounts = {
+                model: each.group.replicas * replica_nano(each.group.gpus, each.mib, smallest[model])
+                for model in models
+                if model in smallest
+            }
+            most = max(amounts.values(), default=each.group.total_gpus * NANO)
+            for model, (here, in_all) in needs.items():
+                needs[model] = (here + amounts.get(model, 0), in_all + amounts.get(model, most))
+        return needs
 
     def _needs_slices(self, model: str) -> int:
         vram = self.inventory.smallest_card[model]

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scheduler.engine.demand import Group
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, GroupFit
 from scheduler.engine.placement.strategy import Strategy, Want, several_slices
+from scheduler.engine.placement.topology import Spread, areas
 from scheduler.engine.plan import Piece
 
 
@@ -25,11 +27,15 @@ def place(ledger: Ledger, fit: Fit, strategy: Strategy, allowed: int) -> list[Pl
     that share nodes are tried the most demanding first, then the least choosy last.
     """
     nodes = allowed & ledger.ready & ~fit.excluded
+    topology = fit.shape.topology
+    together = topology.require is not None or topology.prefer is not None
     for choice in _choices(fit, nodes):
-        for groups in _orders(fit):
-            placed = _place_groups(ledger, groups, strategy, choice)
-            if placed is not None:
-                return placed
+        for area in areas(ledger, fit, choice, emptiest_first=strategy.spreads) if together else (choice,):
+            for groups in _orders(fit):
+                spread = Spread(ledger.inventory, topology, fit.shape.replicas) if topology.spread else None
+                placed = _place_groups(ledger, groups, strategy, area, spread)
+                if placed is not None:
+                    return placed
     return None
 
 
@@ -44,9 +50,12 @@ def undo(ledger: Ledger, placed: list[Placed]) -> None:
         ledger.take_host(node, -each.group.cpus_milli, -each.group.memory_mib)
 
 
-def pieces(ledger: Ledger, placed: list[Placed]) -> tuple[Piece, ...]:
+def pieces(ledger: Ledger, groups: tuple[Group, ...], placed: list[Placed]) -> tuple[Piece, ...]:
     """The placing as the plan tells it, by group and replica as the job lists them."""
     names = ledger.inventory.names
+    if placed[0].each is not placed[-1].each:
+        listed = {group.name: place for place, group in enumerate(groups)}
+        placed = sorted(placed, key=lambda put: (listed[put.each.group.name], put.replica))
     return tuple(Piece(each.group.name, replica, names[node], gpus, each.mib) for each, replica, node, gpus in placed)
 
 
@@ -68,7 +77,9 @@ def _orders(fit: Fit) -> Iterator[tuple[GroupFit, ...]]:
             yield choosy_first
 
 
-def _place_groups(ledger: Ledger, groups: tuple[GroupFit, ...], strategy: Strategy, nodes: int) -> list[Placed] | None:
+def _place_groups(
+    ledger: Ledger, groups: tuple[GroupFit, ...], strategy: Strategy, nodes: int, spread: Spread | None
+) -> list[Placed] | None:
     placed: list[Placed] = []
     opened = 0
     for each in groups:
@@ -76,7 +87,10 @@ def _place_groups(ledger: Ledger, groups: tuple[GroupFit, ...], strategy: Strate
         want = Want(group.gpus, each.mib, group.cpus_milli, group.memory_mib, each.nodes & nodes, each.packs)
         for replica in range(group.replicas):
             want.remaining = group.replicas - replica
-            spot = _spot(ledger, want, strategy, opened)
+            if spread is None:
+                spot = _spot(ledger, want, strategy, opened)
+            else:
+                spot = _apart(ledger, want, strategy, opened, spread)
             if spot is None:
                 undo(ledger, placed)
                 return None
@@ -85,6 +99,22 @@ def _place_groups(ledger: Ledger, groups: tuple[GroupFit, ...], strategy: Strate
             placed.append(Placed(each, replica, node, gpus))
             opened |= ledger.inventory.bits[node]
     return placed
+
+
+def _apart(
+    ledger: Ledger, want: Want, strategy: Strategy, opened: int, spread: Spread
+) -> tuple[int, tuple[int, ...]] | None:
+    """Find and hold cards for one replica in the domain with the fewest of its job."""
+    nodes, spot = want.nodes, None
+    for tier in spread.tiers():
+        want.nodes = nodes & tier
+        spot = _spot(ledger, want, strategy, opened)
+        nodes &= ~tier | want.nodes
+        if spot is not None:
+            spread.note(spot[0])
+            break
+    want.nodes = nodes
+    return spot
 
 
 def _spot(ledger: Ledger, want: Want, strategy: Strategy, opened: int) -> tuple[int, tuple[int, ...]] | None:

@@ -13,6 +13,8 @@ from scheduler.engine.placement.strategy import (
 class Hybrid:
     """See the module."""
 
+    spreads = False
+
     def choose_node(self, ledger: Ledger, want: Want, opened: int) -> int:
         """Packs a small job; else a node the job has opened, else a wholly free one, else packs."""
         if want.packs:

@@ -7,6 +7,8 @@ from scheduler.engine.placement.strategy import Want, emptiest_shared, free_card
 class Spread:
     """See the module."""
 
+    spreads = True
+
     def choose_node(self, ledger: Ledger, want: Want, opened: int) -> int:
         """The node with the most free cards."""
         return most_free(ledger, want)

@@ -27,7 +27,12 @@ class Want:
 
 
 class Strategy(Protocol):
-    """Chooses among nodes that fit; equal choices fall to the lowest name."""
+    """Chooses among nodes that fit; equal choices fall to the lowest name.
+
+    ``spreads`` is whether it prefers what is empty, for the choice among topology domains too.
+    """
+
+    spreads: bool
 
     def choose_node(self, ledger: Ledger, want: Want, opened: int) -> int:
         """The node for one replica of whole cards, -1 if none fits; ``opened`` are those its job has already used."""
@@ -113,7 +118,8 @@ def free_card(ledger: Ledger, node: int) -> tuple[int, int] | None:
 def several_slices(ledger: Ledger, want: Want) -> tuple[int, tuple[int, ...]] | None:
     """A node with ``want.gpus`` cards that each hold the slice, the fullest such cards; None if there is none.
 
-    Looks at every node: slices of several cards are rare.
+    While more replicas follow, the emptiest cards are taken: each replica needs distinct ones, and a card filled
+    early would leave too few for the last. Looks at every node: slices of several cards are rare.
     """
     best: tuple[int, int] | None = None
     chosen: tuple[int, ...] = ()
@@ -123,6 +129,8 @@ def several_slices(ledger: Ledger, want: Want) -> tuple[int, tuple[int, ...]] | 
         lefts = sorted(
             (left, gpu) for gpu in range(ledger.inventory.width) if (left := ledger.slice_left(node, gpu)) >= want.mib
         )
+        if want.remaining > 1:
+            lefts.sort(key=lambda each: (-each[0], each[1]))
         score = (sum(left for left, _ in lefts[: want.gpus]), node)
         if len(lefts) >= want.gpus and (best is None or score < best):
             best, chosen = score, tuple(sorted(gpu for _, gpu in lefts[: want.gpus]))
