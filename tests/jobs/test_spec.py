@@ -119,10 +119,9 @@ def test_groups_say_for_themselves_what_differs() -> None:
         memory_gib=64,
         groups=[{"name": "actor", "replicas": 2}, {"name": "learner", "gpus": 8, "memory_gib": 1, "model": "H100"}],
     )
-    common = {"kind": Kind.INFERENCE}
     assert spec.groups == (
-        Group("actor", 2, 4, 4_000, 64 * 1024, models=("H100", "A100"), **common),
-        Group("learner", 1, 8, 8_000, 1024, models=("H100",), **common),
+        Group("actor", 2, 4, 4_000, 64 * 1024, models=("H100", "A100"), kind=Kind.INFERENCE),
+        Group("learner", 1, 8, 8_000, 1024, models=("H100",), kind=Kind.INFERENCE),
     )
 
 
@@ -171,7 +170,7 @@ def test_names_of_up_to_200_characters(length: int) -> None:
 WHOLE = "must be a whole number, not "
 SPAN = "must be a duration such as 90, 90s, 5m, 2h or 1d, not "
 CLOCK = 'must be a time of day from "00:00" to "23:59"'
-BAD: list[tuple[dict[str, Any], str]] = [
+BAD: list[tuple[dict[Any, Any], str]] = [
     ({"gpus": 0}, "gpus: must be at least 1"),
     ({"gpus": -1}, "gpus: must be at least 1"),
     ({"gpus": 1.5}, f"gpus: {WHOLE}1.5"),

@@ -31,7 +31,7 @@ _WORDS = {
 }
 _NUMERIC = frozenset("0123456789+-.")
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+][0-9]+)?")
+_FLOAT = re.compile(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?")
 _TEXT_TAGS = ("tag:yaml.org,2002:str", "!")
 _MERGE = object()
 
