@@ -19,6 +19,9 @@ from scheduler.engine.reasons import Hold, Reason, hold
 from scheduler.engine.snapshot import Lane
 from scheduler.engine.throttle import Throttle
 
+PLENTY = 1 << 62
+"""CPUs or MiB of host memory that no job uses up."""
+
 PROBES = 24
 """Nodes looked at one by one before all are looked at together."""
 
@@ -44,6 +47,7 @@ class Explainer:
         self.strategy = strategy
         self._free: dict[int, tuple[int, int]] = {}
         self._left: dict[int, NDArray[np.int64]] = {}
+        self._plenty: Ledger | None = None
         self._cards_left: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def why(self, lane: Lane, stop: Stop) -> Hold:
@@ -54,11 +58,14 @@ class Explainer:
             return never
         models = fit.models or self._asked_for(fit)
         barred = self.accounts.barred(fit, lane.team, models)
-        if barred and len(barred) == len(models):
-            return self._quota(lane, models)
+        if barred and (by_limit := self._quota(lane, models, barred, never)) is not None:
+            return by_limit
         if never is not None:
             return never
-        nodes = nodes_without(fit, barred) & self.ledger.ready & ~fit.excluded
+        allowed = nodes_without(fit, barred)
+        if barred and not self.feasibility.holds(fit, allowed):
+            return self.feasibility.out_of_service(fit, allowed)
+        nodes = allowed & self.ledger.ready & ~fit.excluded
         if stop.reason in (Reason.TURN, Reason.BACKPRESSURE) and self._fits(fit, nodes):
             return self._others_first(lane, stop)
         return self._host(fit, nodes) or self._cards(fit, nodes) or self._memory(fit, nodes) or self._apart(fit, nodes)
@@ -68,18 +75,32 @@ class Explainer:
         asked = [each.group.models for each in fit.groups]
         return tuple(m for m in self.accounts.table.models[:-1] if any(not some or m in some for some in asked))
 
-    def _quota(self, lane: Lane, models: tuple[str, ...]) -> Hold:
-        """All models are barred: impossible where even an idle team may not have so much, else by a limit reached."""
+    def _quota(self, lane: Lane, models: tuple[str, ...], barred: list[str], never: Hold | None) -> Hold | None:
+        """Impossible where even an idle team may not have so much, else a limit reached; None if the rest will do."""
         fit, accounts = lane.fit, self.accounts
-        model = models[0]
-        for ceiling in accounts.table.ceilings[lane.team][model]:
-            if fit.needs(model) > ceiling.limit and len(models) == 1:
-                return hold(
-                    Reason.IMPOSSIBLE, "needs {need:g} {what}{parts}, {team} may never hold more than {limit:g}",
-                    need=fit.needs(model) / NANO, what=label(ceiling.model), parts=_brackets(parts(fit.shape)),
-                    team=ceiling.team, limit=ceiling.limit / NANO,
-                )  # fmt: skip
-        return self._limit_reached(accounts.broken_bound(fit, lane.team, model), fit.needs(model))
+        by_hardware = never is not None and never.reason is not Reason.UNHEALTHY
+
+        def will_do_without(some: list[str]) -> bool:
+            rest = nodes_without(fit, some)
+            return len(some) < len(models) and (by_hardware or self.feasibility.could_ever(fit, rest))
+
+        if will_do_without(barred):
+            return None
+        over: dict[str, Bound] = {}
+        for model in barred:
+            for ceiling in accounts.table.ceilings[lane.team][model]:
+                if fit.needs(model, ceiling.model) > ceiling.limit:
+                    over.setdefault(model, ceiling)
+        if over and not will_do_without(list(over)):
+            model, ceiling = next(iter(over.items()))
+            return hold(
+                Reason.IMPOSSIBLE, "needs {need:g} {what}{parts}, {team} may never hold more than {limit:g}",
+                need=fit.needs(model, ceiling.model) / NANO, what=label(ceiling.model),
+                parts=_brackets(parts(fit.shape)), team=ceiling.team, limit=ceiling.limit / NANO,
+            )  # fmt: skip
+        model = next((model for model in barred if model not in over), barred[0])
+        bound = accounts.broken_bound(fit, lane.team, model)
+        return self._limit_reached(bound, fit.needs(model, bound.model))
 
     def _limit_reached(self, bound: Bound, need: int) -> Hold:
         return hold(
@@ -88,11 +109,19 @@ class Explainer:
             what=label(bound.model), need=round(need / NANO, 3),
         )  # fmt: skip
 
-    def _fits(self, fit: Fit, nodes: int) -> bool:
-        placed = place(self.ledger, fit, self.strategy, nodes)
+    def _fits(self, fit: Fit, nodes: int, *, any_host: bool = False) -> bool:
+        """Whether the job fits as things stand, with ``any_host`` if CPUs and host memory were plenty."""
+        ledger = self._with_plenty() if any_host else self.ledger
+        placed = place(ledger, fit, self.strategy, nodes)
         if placed is not None:
-            undo(self.ledger, placed)
+            undo(ledger, placed)
         return placed is not None
+
+    def _with_plenty(self) -> Ledger:
+        if self._plenty is None:
+            self._plenty = self.ledger.copy()
+            self._plenty.cpus = self._plenty.memory = [PLENTY] * len(self.ledger.inventory)
+        return self._plenty
 
     def _others_first(self, lane: Lane, stop: Stop) -> Hold:
         if stop.ahead is not None:
@@ -104,20 +133,27 @@ class Explainer:
         """CPUs and host memory, as if all cards were free."""
         for each in fit.groups:
             if not self._host_holds(each, nodes & each.nodes):
-                group = each.group
-                cpus, memory = self.ledger.host_arrays()
-                spots = list(members(nodes & each.nodes))
-                short = "CPUs" if cpus[spots].max() < group.cpus_milli else "GiB of host memory"
-                need, best = (
-                    (group.cpus_milli / 1000, cpus[spots].max() / 1000)
-                    if short == "CPUs"
-                    else (group.memory_mib / MIB_PER_GIB, round(memory[spots].max() / MIB_PER_GIB, 2))
-                )
+                return self._host_short(each, list(members(nodes & each.nodes)))
+        return None
+
+    def _host_short(self, each: GroupFit, spots: list[int]) -> Hold:
+        group = each.group
+        cpus, memory = self.ledger.host_arrays()
+        for short, need, best, unit in (
+            ("CPUs", group.cpus_milli, int(cpus[spots].max(initial=0)), 1000),
+            ("GiB of host memory", group.memory_mib, int(memory[spots].max(initial=0)), MIB_PER_GIB),
+        ):
+            if need > best:
                 return hold(
                     Reason.HOST, "a replica needs {need:g} {short}, the most free on one of {nodes} nodes is {best:g}",
-                    need=need, short=short, nodes=len(spots), best=float(best),
+                    need=need / unit, short=short, nodes=len(spots), best=round(best / unit, 3),
                 )  # fmt: skip
-        return None
+        return hold(
+            Reason.HOST,
+            "needs {replicas} × {cpus:g} CPUs and {memory:g} GiB of host memory, {room} fit on {nodes} nodes",
+            replicas=group.replicas, cpus=group.cpus_milli / 1000, memory=group.memory_mib / MIB_PER_GIB,
+            room=self._host_room(each, spots), nodes=len(spots),
+        )  # fmt: skip
 
     def _host_holds(self, each: GroupFit, nodes: int) -> bool:
         ledger, group = self.ledger, each.group
@@ -126,14 +162,18 @@ class Explainer:
             left -= ledger.cpus[node] >= group.cpus_milli and ledger.memory[node] >= group.memory_mib
             if left <= 0:
                 return True
+        return self._host_room(each, list(members(nodes))) >= group.replicas
+
+    def _host_room(self, each: GroupFit, spots: list[int]) -> int:
+        """Replicas for which these nodes have CPUs and host memory, as if all cards were free."""
+        ledger, group = self.ledger, each.group
         cpus, memory = ledger.host_arrays()
-        spots = list(members(nodes))
         room = ledger.inventory.gpus[spots] // max(group.gpus, 1) if not each.mib else cpus[spots] * 0 + group.replicas
         if group.cpus_milli:
             room = room.clip(max=cpus[spots] // group.cpus_milli)
         if group.memory_mib:
             room = room.clip(max=memory[spots] // group.memory_mib)
-        return int(room.sum()) >= group.replicas
+        return int(room.sum())
 
     def _cards(self, fit: Fit, nodes: int) -> Hold | None:
         """Free whole cards, wherever they are: of all groups together, then of each."""
@@ -191,7 +231,14 @@ class Explainer:
         return found
 
     def _apart(self, fit: Fit, nodes: int) -> Hold:
-        """Enough in all, not together: for its topology, or for any."""
+        """Enough in all, not together: for its topology, or for any; or together where the host has too little."""
+        if self._fits(fit, nodes, any_host=True):
+            group = fit.groups[0].group
+            return hold(
+                Reason.HOST,
+                "{what} are free, but not where a replica finds {cpus:g} CPUs and {memory:g} GiB of host memory",
+                what=what(fit.shape), cpus=group.cpus_milli / 1000, memory=group.memory_mib / MIB_PER_GIB,
+            )  # fmt: skip
         if fit.shape.topology != Topology() and self._fits(fit.anywhere, nodes):
             level = fit.shape.topology.require or fit.shape.topology.spread
             return hold(
@@ -202,11 +249,18 @@ class Explainer:
         free, _ = self._free_on(among)
         most = max((count for count, held in enumerate(self.ledger.by_free) if held & among), default=0)
         each = fit.groups[0]
+        facts = {"replicas": each.group.replicas, "gpus": each.group.gpus}
+        if len(fit.groups) > 1:
+            template = "each group may fit alone, but {parts} GPUs do not together: {free} are free, {most} on one node"
+            return hold(Reason.FRAGMENTED, template, parts=parts(fit.shape), free=free, most=most)
+        if each.mib:
+            room = int((self._lefts(among) // each.mib).sum())
+            template = (
+                "there is room for {room} × {mib} MiB, not for {replicas} × {gpus} of them on the cards of one node"
+            )
+            return hold(Reason.FRAGMENTED, template, room=room, mib=each.mib, **facts)
         template = "{free} {what} are free, not {replicas} × {gpus} together: the most on one node is {most}"
-        return hold(
-            Reason.FRAGMENTED, template, free=free, what=what(fit.shape), replicas=each.group.replicas,
-            gpus=each.group.gpus, most=most,
-        )  # fmt: skip
+        return hold(Reason.FRAGMENTED, template, free=free, what=what(fit.shape), **facts, most=most)
 
 
 def _brackets(text: str) -> str:

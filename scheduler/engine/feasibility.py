@@ -38,6 +38,10 @@ class Feasibility:
             return False
         return not fit.nodes & ~fit.excluded & ~nodes or could_hold(self._serving(), fit, nodes)
 
+    def could_ever(self, fit: Fit, nodes: int) -> bool:
+        """Whether these of its nodes hold the job when all of them are whole and empty."""
+        return could_hold(_empty(fit.inventory), fit, nodes)
+
     def _ask(self, fit: Fit) -> Hold | None:
         if could_hold(self._serving(), fit, fit.nodes):
             return None
@@ -54,22 +58,21 @@ class Feasibility:
         serving, inventory = self._serving(), fit.inventory
         if not could_hold(serving, fit.anywhere, fit.nodes):
             again = Fit(replace(fit.anywhere.shape, excluded=frozenset()), inventory, fit.headroom)
-            return _excluded(fit) if could_hold(serving, again, fit.nodes) else self._out_of_service(fit)
+            return _excluded(fit) if could_hold(serving, again, fit.nodes) else self.out_of_service(fit, fit.nodes)
         level = fit.shape.topology.require or fit.shape.topology.spread
         return hold(
             Reason.TOPOLOGY, "of the {nodes} nodes in service that fit, no choice keeps to its topology by {level}",
             nodes=(fit.nodes & serving.ready).bit_count(), level=str(level),
         )  # fmt: skip
 
-    def _out_of_service(self, fit: Fit) -> Hold:
+    def out_of_service(self, fit: Fit, nodes: int) -> Hold:
+        """What is missing of the nodes that a job may use."""
         serving, inventory = self._serving(), fit.inventory
-        gone = fit.nodes & ~serving.ready
-        cards = sum(
-            inventory.nodes[node].gpus - serving.working[node].bit_count() for node in members(fit.nodes & ~gone)
-        )
+        gone = nodes & ~serving.ready
+        cards = sum(inventory.nodes[node].gpus - serving.working[node].bit_count() for node in members(nodes & ~gone))
         return hold(
             Reason.UNHEALTHY, "{gone} of the {total} nodes that fit are out of service{names}, and {cards} more cards",
-            gone=gone.bit_count(), total=fit.nodes.bit_count(), names=_in_brackets(_names(inventory, gone)),
+            gone=gone.bit_count(), total=nodes.bit_count(), names=_in_brackets(_names(inventory, gone)),
             cards=cards,
         )  # fmt: skip
 
