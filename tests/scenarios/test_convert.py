@@ -1,7 +1,6 @@
 """`rota convert`: traces become scenarios, quickly, and a bad row is named."""
 
 import io
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,9 +15,9 @@ from scheduler.drive.convert_command import convert
 from scheduler.drive.scenario import SpecError, load_scenario, parse_scenario
 from scheduler.engine.demand import Group
 from scheduler.engine.policy import Queueing
+from tests.needs import SHARED
 
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("ROTA_SHARED", ROOT.parent / "shared")) / "data"
+DATA = SHARED / "data"
 PHILLY = DATA / "timeseries" / "philly_pollux.csv"
 OPENB = DATA / "openb" / "openb_pod_list_default.csv"
 HEADER = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
@@ -186,7 +185,7 @@ def test_the_command_refuses_in_one_line(arguments: list[str], message: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PHILLY.exists(), reason="the public traces are not here")
+@pytest.mark.needs("shared")
 def test_the_whole_philly_trace_takes_a_few_seconds() -> None:
     begun = time.process_time()
     with PHILLY.open(newline="", encoding="utf-8") as file:
@@ -200,7 +199,7 @@ def test_the_whole_philly_trace_takes_a_few_seconds() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not OPENB.exists(), reason="the public traces are not here")
+@pytest.mark.needs("shared")
 def test_the_whole_openb_list() -> None:
     with OPENB.open(newline="", encoding="utf-8") as file:
         converted = convert_rows(rows_of(file), PRESETS["openb"], Target(nodes=80))
