@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -260,7 +261,7 @@ def read(environ: Mapping[str, str], root: Path = ROOT) -> Env:
         log_format=reader.choice("ROTA_LOG_FORMAT", "console", ("console", "json")),
         tick_groups=reader.words("ROTA_TICK_GROUPS", r"[a-z0-9][a-z0-9-]{0,30}", "a short name (a-z, 0-9, -)")
         or ("main",),
-        time_zone=reader.text("ROTA_TIME_ZONE") or "UTC",
+        time_zone=_time_zone(reader),
         oidc=_oidc(reader),
         email=_email(reader),
         email_from=reader.text("ROTA_EMAIL_FROM") or "rota@localhost",
@@ -365,6 +366,16 @@ def _broker(reader: _Reader) -> Broker | None:
 def socket_broker(path: Path, number: int = 0) -> Broker:
     """The broker behind the unix socket at `path`."""
     return Broker(f"unix://{path}?db={number}", f"redis+socket://{path}?virtual_host={number}", number)
+
+
+def _time_zone(reader: _Reader) -> str:
+    name = reader.text("ROTA_TIME_ZONE") or "UTC"
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        reader.bad("ROTA_TIME_ZONE", f"there is no time zone {name!r}; for example Asia/Shanghai")
+        return "UTC"
+    return name
 
 
 def _oidc(reader: _Reader) -> Oidc | None:

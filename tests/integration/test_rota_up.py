@@ -8,11 +8,12 @@ import re
 import signal
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
-from rota.embedded.processes import is_alive
+from rota.embedded.processes import is_alive, read_stat
 from scheduler.backends.local import LocalBackend
 from tests.integration.running import UP_WITH_JOB, Running, a_home, a_rota, until
 
@@ -131,3 +132,31 @@ def test_a_stop_in_the_middle_of_a_first_start_is_clean() -> None:
         assert seconds < 10
         assert status == 0, rota.printed
         until(lambda: not rota.everything_of_it(), 5, rota.everything_of_it)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to hand PostgreSQL to another user")
+def test_root_in_a_private_folder_puts_the_data_where_postgresql_can_reach_it() -> None:
+    with a_home(reachable=False) as home, a_rota(home) as rota:
+        assert re.search(
+            r"PostgreSQL runs as \S+, who cannot pass /tmp/rota-up-\S+: its data lies in (\S+)\.", rota.printed
+        )
+        assert rota.paths.data != home
+        assert rota.ready()
+        owner = (rota.paths.postgres_data / "PG_VERSION").stat().st_uid
+        assert owner != 0
+        server = rota.child("postgres")
+        assert read_stat(server.pid)
+        assert Path(f"/proc/{server.pid}").stat().st_uid == owner
+
+
+def test_data_of_another_major_version_is_left_alone_and_named() -> None:
+    with a_home() as home:
+        data = home / "postgres"
+        data.mkdir(parents=True)
+        (data / "PG_VERSION").write_text("9\n")
+        said = Running(home).command("up")
+        assert said.returncode == 1
+        assert re.fullmatch(
+            r"The data in \S+ was written by PostgreSQL 9, and here is only [0-9, ]+\. .*\n", said.stderr
+        )
+        assert [path.name for path in data.iterdir()] == ["PG_VERSION"]
