@@ -75,6 +75,7 @@ class Writer:
             done = os.write(self.fd, data)
         except OSError as error:
             self.why = os.strerror(error.errno or errno.EIO)
+            self.close()  # opened anew next time: the disk may have been mounted again
             return 0
         self.length += done
         return done

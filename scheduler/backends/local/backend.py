@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from rota_client.shim import processes, records, start
+from rota_client.shim import processes, records
 from scheduler.backends.base import (
     AttemptKey,
     Cause,
@@ -24,7 +24,7 @@ from scheduler.backends.base import (
     ReplicaLaunch,
     TransientError,
 )
-from scheduler.backends.local import folders, hunt, logs, orders, reports
+from scheduler.backends.local import folders, hunt, logs, nursery, orders, reports
 from scheduler.backends.local.hardware import this_node
 
 _START_TIMEOUT = 30.0  # seconds after which a replica without a shim will not get one any more
@@ -53,7 +53,7 @@ class LocalBackend:
         environ: where ROTA_LOCAL_GPUS and ROTA_LOCAL_VRAM_GIB are read; default: this process's.
         inherit: what jobs inherit; default: a few harmless variables of `environ` (PATH, HOME, LANG, …).
         run_as: whose rights commands get; default: this process's.
-        cwd: where commands start that name no folder; default: this process's, or the home of `run_as`.
+        cwd: where commands start that name no folder; default: this process's, or the home (else `/`) of `run_as`.
         log_bytes, log_segments: of each replica's output at most that many segments of that size are kept.
 
         Raises:
@@ -65,15 +65,14 @@ class LocalBackend:
         self._attempts_dir = self.root / "attempts"
         self._run_as = run_as
         self._inherit = dict(orders.passed_env(environ, run_as) if inherit is None else inherit)
-        self._cwd = cwd or (str(Path.cwd()) if run_as is None else self._inherit.get("HOME", "/"))
+        home = self._inherit.get("HOME", "/")
+        self._cwd = cwd or (str(Path.cwd()) if run_as is None else home if Path(home).is_dir() else "/")
         self._log = [("log_bytes", str(log_bytes)), ("log_segments", str(log_segments))]
         self._boot = processes.boot_id()
         self._lock = threading.RLock()
         self._watched: dict[AttemptKey, reports.AttemptWatch] = {}
         self._live: set[AttemptKey] = set()
-        self._children: dict[int, tuple[AttemptKey, int]] = {}  # shims that we started and have not collected, by pid
-        self._shims: set[tuple[AttemptKey, int]] = set()  # the same ones
-        self._ours: set[tuple[AttemptKey, int]] = set()  # all that we started for live attempts, collected or not
+        self._ours: set[tuple[AttemptKey, int]] = set()  # shims that we started for live attempts
         try:
             self._id = folders.open_root(self.root)
         except OSError as error:
@@ -89,7 +88,7 @@ class LocalBackend:
         """See Backend. The cost is linear in live attempts, plus one look at all processes while a shim was killed."""
         with self._lock:
             try:
-                self._reap()
+                nursery.collect()
                 self._discover()
                 self._look()
             except OSError as error:
@@ -106,12 +105,13 @@ class LocalBackend:
 
     def _discover(self) -> None:
         """Take in attempts that others have launched, drop those that others have forgotten."""
-        names = {entry.name for entry in os.scandir(self._attempts_dir) if orders.valid_key(entry.name)}
+        names = {entry.name for entry in self._attempts_dir.iterdir() if not entry.name.startswith(".")}
         for gone in self._watched.keys() - names:
             self._drop(gone)
             del self._watched[gone]
         for new in names - self._watched.keys():
-            self._take_in(new)
+            if orders.valid_key(new):
+                self._take_in(new)
 
     def _take_in(self, attempt: AttemptKey) -> None:
         folder = self._attempts_dir / attempt
@@ -120,8 +120,8 @@ class LocalBackend:
             at = folder.stat().st_mtime
             kept = orders.Kept.load((folder / folders.ORDER).read_bytes())
             at = kept.at
-        except FileNotFoundError:
-            return  # forgotten while we looked
+        except (FileNotFoundError, NotADirectoryError):
+            return  # forgotten while we looked, or nothing of ours
         except (ValueError, KeyError, TypeError):
             pass  # a power cut tore it
         self._watch(reports.AttemptWatch(folder, kept, key=attempt, at=at))
@@ -164,7 +164,7 @@ class LocalBackend:
             return replica.deserted(self._boot)
         # It never said that it runs. Too early to tell, unless ours died at once or somebody already gave the order up.
         me = (replica.kept.attempt, replica.mine.rank)
-        if me in self._shims:
+        if nursery.lives(self._token(*me)):
             return False
         late = time.time() > replica.kept.at + _START_TIMEOUT or (replica.folder.parent / records.STOP).exists()
         return (late or me in self._ours) and not folders.is_held(replica.folder) and not replica.look().phase.ended
@@ -194,7 +194,7 @@ class LocalBackend:
         orders.check(order, self.node)
         with self._lock:
             try:
-                self._reap()
+                nursery.collect()
                 fresh = order.attempt not in self._watched and self._prepare(order)
                 for replica in order.replicas:
                     folder = self._attempts_dir / order.attempt / str(replica.rank)
@@ -238,37 +238,8 @@ class LocalBackend:
         return folder.exists() and not folders.has_shim(folder)
 
     def _spawn(self, attempt: AttemptKey, rank: int, folder: Path) -> None:
-        arguments = start.command_line(str(folder))
-        # Nothing of the server's environment but what this interpreter may need to start, and the token of a job
-        # around us: Rota inside a job of Rota is found and ended with it.
-        env = {key: os.environ[key] for key in ("LD_LIBRARY_PATH", orders.MARK) if key in os.environ}
-        errors = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        pid = os.posix_spawn(
-            arguments[0],
-            arguments,
-            env,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, f"{folder}/shim.err", errors, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-            # A SIGTERM that comes before its handler must wait for it.
-            setsigmask=[signal.SIGTERM],
-            setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGHUP],
-        )
-        self._children[pid] = (attempt, rank)
-        self._shims.add((attempt, rank))
+        nursery.spawn(folder, self._token(attempt, rank))
         self._ours.add((attempt, rank))
-
-    def _reap(self) -> None:
-        """Collect shims of ours that have ended; another thread or library may have been faster."""
-        for pid in list(self._children):
-            try:
-                done, _ = os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                done = pid
-            if done:
-                self._shims.discard(self._children.pop(pid))
 
     # -- stop, forget, logs -------------------------------------------------------------------------------------------
 

@@ -17,11 +17,17 @@ from rota_client.shim import records
 
 ORDER = "order.json"
 _ID = "id"
+_STALE = 3600.0  # seconds
 
 
 def open_root(root: Path) -> str:
     """Make the root if it is missing, and answer its id: random, made once. OSError where it cannot be used."""
-    (root / "attempts").mkdir(mode=0o700, parents=True, exist_ok=True)
+    attempts = root / "attempts"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    attempts.mkdir(mode=0o700, exist_ok=True)
+    for entry in attempts.glob(".*"):  # of a server that died while it made or removed one
+        if entry.stat().st_mtime < time.time() - _STALE:
+            shutil.rmtree(entry, ignore_errors=True)
     path = f"{root}/{_ID}"
     records.write(path, [(_ID, secrets.token_hex(8))], replace=False)
     record = records.read(path)

@@ -65,7 +65,7 @@ def _number(environ: Mapping[str, str], name: str, *, default: int, least: int, 
     text = environ.get(name, "").strip()
     if not text:
         return default
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
         raise PermanentError(f"{name}: must be a whole number from {least} to {most}, not {text!r}")
     return int(text)
 

@@ -41,6 +41,13 @@ class ReplicaWatch:
         return not self.look().phase.ended  # it may have written its last word while we looked
 
     def _ended(self, record: records.Record) -> None:
+        try:
+            self._ended_as(record)
+        except ValueError:
+            note = "its exit record is damaged"
+            self.report = self._report(Phase.LOST, self.kept.at, cause=Cause.LOST, note=note)
+
+    def _ended_as(self, record: records.Record) -> None:
         cause, at = Cause(records.first(record, "cause", "lost")), float(records.first(record, "at"))
         self.decided_at = float(records.first(record, "ended") or at)
         note = records.first(record, "note")
