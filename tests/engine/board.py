@@ -7,7 +7,7 @@ Lines are parted by ``;`` or line ends.
 
 - nodes: ``NAMES: GPUS MODEL KEY=VALUE…`` with ``vram`` (GiB, 80), ``reserve`` (GiB, 1), ``mib`` (of a card, instead of
   both), ``cpus``, ``mem`` (GiB), ``rack``, ``label`` (k:v,k:v) and ``taint``.
-- teams: ``NAME<PARENT w=WEIGHT MODEL:GUARANTEED/LIMIT…``; ``H100:/8`` guarantees nothing, ``50%`` is a share of the cards.
+- teams: ``NAME<PARENT w=WEIGHT MODEL:GUARANTEED/LIMIT…``; ``H100:/8`` guarantees nothing, ``50%`` is a share.
 - jobs: ``NAME TEAM SIZE KEY=VALUE… @WHERE``. A size is ``4``, ``2x4`` (replicas × cards) or several groups,
   ``16x1+1x8``. Keys of the job: ``prio at seq limit held backoff not_before after not avoid``; of its groups, one value
   for all or one each parted by ``+``: ``model vram`` (GiB) ``slice`` (MiB) ``cpu mem`` (GiB) ``sel tol kind``.

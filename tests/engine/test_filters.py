@@ -33,7 +33,8 @@ FILTERS = {
         {"j": "taints: 1 of the 1 nodes that fit have taints it does not tolerate: maintenance"}),
     "excluded": ("n1 n2: 8 H100", "j a 1 not=n1", {"j": "n2"}),
     "excluded everywhere": (
-        "n1 n2: 8 H100", "j a 1 not=n1,n2", {"j": "excluded: may not use n1, n2 again, and no other node could hold it"}),
+        "n1 n2: 8 H100", "j a 1 not=n1,n2",
+        {"j": "excluded: may not use n1, n2 again, and no other node could hold it"}),
     "excluded node that is not there": ("n1: 8 H100", "j a 1 not=n7", {"j": "n1"}),
     "avoided while another fits": ("n1 n2: 8 H100", "j a 1 avoid=n1", {"j": "n2"}),
     "avoided, but the only one left": ("n1 n2: 8 H100", "r b 8 @n2; j a 1 avoid=n1", {"j": "n1"}),
@@ -53,7 +54,8 @@ FILTERS = {
     "host memory beyond every node": (
         "n1: 8 H100 mem=20", "j a 1 mem=21",
         {"j": "impossible: one replica needs 21 GiB of host memory, the largest node has 20"}),
-    "slices use CPUs too": ("n1 n2: 1 L40 cpus=2", "j a 1 slice=100 cpu=2; k a 1 slice=100 cpu=1", {"j": "n1", "k": "n2"}),
+    "slices use CPUs too": (
+        "n1 n2: 1 L40 cpus=2", "j a 1 slice=100 cpu=2; k a 1 slice=100 cpu=1", {"j": "n1", "k": "n2"}),
     "each group by its own filter": (
         "n1: 8 A100; n2: 8 H100", "j a 2x1+1x4 model=A100+H100", {"j": "n1 n1 n2"}),
 }  # fmt: skip

@@ -22,7 +22,8 @@ GANGS = {
     "4 + 4 on a node with 4 free (C23)": (
         "n1: 8 H100", "r b 4 @n1; j a 1x4+1x4", {"j": "gpus: needs 8 GPUs (4 + 4), 4 of 8 are free"}),
     "both pinned to the node with one free (C23)": (
-        "n1: 4 H100 label=host:n1; n2: 4 H100 label=host:n2", "r b 3 @n1; q b 3 @n2; j a 1x1+1x1 sel=host:n1", {"j": "gpus"}),
+        "n1: 4 H100 label=host:n1; n2: 4 H100 label=host:n2", "r b 3 @n1; q b 3 @n2; j a 1x1+1x1 sel=host:n1",
+        {"j": "gpus"}),
     "pinned to one each (C23)": (
         "n1: 4 H100 label=host:n1; n2: 4 H100 label=host:n2", "r b 3 @n1; q b 3 @n2; j a 1x1+1x1 sel=host:n1+host:n2",
         {"j": "n1:3 n2:3"}),

@@ -10,8 +10,8 @@ def slices(count: int, mib: int) -> str:
     return "; ".join(f"s{number} a 1 slice={mib}" for number in range(count))
 
 
-def fits(nodes: str, count: int, mib: int, **rules: float) -> int:
-    return len(Board(nodes, jobs=slices(count, mib), **rules).decide().starts)
+def fits(nodes: str, count: int, mib: int) -> int:
+    return len(Board(nodes, jobs=slices(count, mib)).decide().starts)
 
 
 def share(mib: int, percent: int) -> int:

@@ -11,14 +11,18 @@ ROOMY = "n1: 8 H100; n2: 8 H100; n3: 8 H100"
 ORDERS = {
     "fifo: by submission, whoever asks": ("fifo", "a; b", "x a 1 at=3; y b 1 at=1; z a 1 at=2", "y z x"),
     "fifo: the sequence breaks ties": ("fifo", "a; b", "x a 1 seq=3; y b 1 seq=1; z a 1 seq=2", "y z x"),
-    "fifo: priority before submission": ("fifo", "a; b", "x a 1 at=1; y b 1 at=2 prio=900; z a 1 at=3 prio=100", "y x z"),
+    "fifo: priority before submission": (
+        "fifo", "a; b", "x a 1 at=1; y b 1 at=2 prio=900; z a 1 at=3 prio=100", "y x z"),
     "fair: priority before the discipline": ("fair", "a; b", "r a 8 @n1; x a 1 prio=501; y b 1", "x y"),
     "fair: the team that holds less": ("fair", "a; b", "r a 2 @n1; x a 1 at=1; y b 1 at=2", "y x"),
-    "fair: what is started counts at once": ("fair", "a; b", "x1 a 1; x2 a 1; x3 a 1; y1 b 1; y2 b 1", "x1 y1 x2 y2 x3"),
+    "fair: what is started counts at once": (
+        "fair", "a; b", "x1 a 1; x2 a 1; x3 a 1; y1 b 1; y2 b 1", "x1 y1 x2 y2 x3"),
     "fair: a big start weighs more": ("fair", "a; b", "x1 a 4; x2 a 1; y1 b 1; y2 b 1; y3 b 1", "x1 y1 y2 y3 x2"),
     "fair: weights": ("fair", "a w=2; b w=1", "r a 2 @n1; s b 2 @n2; x a 1 at=2; y b 1 at=1", "x y"),
-    "fair: inside a team by submission, whatever the size": ("fair", "a", "x a 2 at=2; y a 4 at=1; z a 2 at=3", "y x z"),
-    "capacity: below its guaranteed share first": ("capacity", "a H100:8; b", "r a 4 @n1; x b 1 at=1; y a 1 at=2", "y x"),
+    "fair: inside a team by submission, whatever the size": (
+        "fair", "a", "x a 2 at=2; y a 4 at=1; z a 2 at=3", "y x z"),
+    "capacity: below its guaranteed share first": (
+        "capacity", "a H100:8; b", "r a 4 @n1; x b 1 at=1; y a 1 at=2", "y x"),
     "capacity: by used over guaranteed": (
         "capacity", "a H100:8; b H100:4", "r a 3 @n1; s b 2 @n2; x b 1 at=1; y a 1 at=2", "y x"),
     "capacity: at its share a team is like the rest": (
