@@ -251,11 +251,12 @@ class Gpu(models.Model):
 
 
 class Allocation(models.Model):
-    """What one replica of an attempt holds of one card, from placing until the backend confirms the end.
+    """One card that a replica of an attempt holds, from placing until the backend confirms the end.
 
-    ``mib`` 0: the whole card. Without ``gpu`` it is provisional, ``count`` cards of the node that the node itself
-    picks (``count`` 0: a replica without cards); it is *confirmed* by rows with a GPU each when the node has said
-    which. ``released_at`` None: live.
+    ``mib`` 0: the whole card. ``slot`` is the index, on the node, of the card that was planned. Without ``gpu`` the
+    row is provisional: the node itself picks which card, and it is *confirmed* when the node has said so (the other
+    row that was planned there gets the slot that came free). Neither ``gpu`` nor ``slot``: a replica without cards.
+    ``released_at`` None: live.
     """
 
     attempt = models.ForeignKey(Attempt, models.PROTECT, related_name="allocations")
@@ -263,7 +264,7 @@ class Allocation(models.Model):
     gpu = models.ForeignKey(Gpu, models.PROTECT, null=True, blank=True, related_name="allocations")
     group = models.CharField(max_length=200)
     replica = models.PositiveIntegerField()
-    count = models.PositiveSmallIntegerField(default=1)
+    slot = models.PositiveSmallIntegerField(null=True, blank=True)
     mib = models.PositiveIntegerField(default=0)
     started_at = models.DateTimeField(default=timezone.now)
     released_at = models.DateTimeField(null=True, blank=True)
@@ -277,13 +278,19 @@ class Allocation(models.Model):
                 condition=Q(released_at=None, mib=0, gpu__isnull=False),
                 name="allocation_whole_gpu_once",
             ),
-            models.CheckConstraint(condition=Q(gpu=None) | Q(count=1), name="allocation_one_card_a_row"),
+            models.UniqueConstraint(
+                fields=["node", "slot"],
+                condition=Q(released_at=None, mib=0, gpu=None, slot__isnull=False),
+                name="allocation_whole_slot_once",
+            ),
+            models.CheckConstraint(condition=Q(gpu=None) | Q(slot__isnull=False), name="allocation_card_has_slot"),
             models.CheckConstraint(
                 condition=Q(released_at=None) | Q(released_at__gte=F("started_at")), name="allocation_ends_after_start"
             ),
         ]
         indexes = [
             models.Index(fields=["node"], condition=Q(released_at=None), name="allocation_live_on_node"),
+            models.Index(fields=["attempt"], condition=Q(released_at=None), name="allocation_live_of_attempt"),
             models.Index(fields=["gpu", "-started_at"], name="allocation_of_gpu"),
         ]
         triggers = KEEP_THE_BOOKS
