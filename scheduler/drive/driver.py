@@ -77,6 +77,7 @@ class Driver:
         self.cycles = 0
         self.expected = 0  # jobs that have not come to their end, those not submitted yet included
         self.stale = True  # something has changed that a plan may depend on
+        self.closed = False  # nothing is taken in any more
         self._order_of = order_of
         self._seed = seed
         self._keep_attempts = keep_attempts
@@ -86,6 +87,11 @@ class Driver:
         self._followers: dict[str, list[JobRecord]] = {}  # jobs that wait for the success of another
         self._cursor: int | None = None
         self._wake_at: float | None = None
+
+    @property
+    def live(self) -> int:
+        """How many attempts hold cards."""
+        return len(self._live)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -148,6 +154,8 @@ class Driver:
 
     def submit(self, job: JobRecord, now: float) -> None:
         """Take a job in, or reject it where its team has too many waiting already."""
+        if self.closed:
+            return
         job.submitted = now
         self.meters.mark(now)
         most = self.roster.policy.backpressure.max_pending_per_team
@@ -214,6 +222,7 @@ class Driver:
     # -- plans are carried out ----------------------------------------------------------------------------------------
 
     def _carry_out(self, plan: plans.Plan, now: float) -> None:
+        self.roster.keep(plan.claims)
         for start in plan.starts:
             self._start(self.jobs[start.job], start.pieces, now)
         for preempt in plan.preempts:
@@ -287,6 +296,12 @@ class Driver:
             self._move(job, Event.CANCEL, Actor.USER, now)
             self.roster.set_phase(job.name, RosterPhase.STOPPING)
             self._tell_to_stop(job.attempt, why, now, grace)
+
+    def close(self, why: str, now: float, *, grace: float | None = None) -> None:
+        """Take nothing in any more and end everything; again with a shorter `grace` (seconds) to hasten it."""
+        self.closed = True
+        for job in self.jobs.values():
+            self.cancel(job, why, now, grace=grace)
 
     def evict(self, node: str, why: str, now: float) -> None:
         """End what runs on a node, to run it elsewhere."""

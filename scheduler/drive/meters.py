@@ -216,7 +216,9 @@ class Meters:
         working, free = ledger.working[position], ledger.free[position]
         count = free.bit_count()
         whole = free == working
-        shared = sum(ledger.slice_left(position, gpu) for gpu in members(working & ~free)) if not whole else 0
+        shared = 0
+        if ledger.shared and not whole:
+            shared = sum(ledger.slice_left(position, gpu) for gpu in members(working & ~free))
         usable = inventory.nodes[position].usable_mib
         return _Share(
             service=max(working.bit_count() * NANO, held.nano),

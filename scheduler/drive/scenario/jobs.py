@@ -25,6 +25,8 @@ EXIT_CODE_MOST = 255
 _TIME = duration()
 _SOME_TIME = duration(zero=False)
 _SILENCE = record({"at": _TIME, "for": _SOME_TIME, "phase": name, "budget": _SOME_TIME}, needs=("at", "for"))
+# A workstation's processors and memory are shared by time: what its jobs do not ask for is not set aside for them.
+_UNCOUNTED: dict[str, Any] = {"cpus": 0, "memory_gib": 0}
 _PROFILE_KEYS = tuple(field.name for field in fields(JobProfile))
 
 
@@ -98,7 +100,7 @@ def entries_reader(*, real: bool, team: str | None) -> Reader[tuple[Entry, ...]]
 
     def read(value: object) -> Entry:
         values = read_values(value)
-        spec = build_job(values, team=team)
+        spec = build_job(_UNCOUNTED | values if real else values, team=team)
         if real and (refused := refused_env(dict(spec.env))) is not None:
             raise SpecError(f"env.{refused}", "is set by Rota and cannot be chosen")
         count = values.get("count")
