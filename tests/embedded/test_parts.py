@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,28 @@ def test_a_stale_pid_file_whose_number_is_somebody_elses_is_removed(tmp_path: Pa
         path.write_text(f"{os.getpid()}\n{paths.postgres_data}\n")
     clear_leftovers(paths, silent)
     assert not any(path.exists() for path in stale)
+
+
+def test_a_pid_file_of_a_process_that_is_gone_is_left_to_postgresql(tmp_path: Path) -> None:
+    paths = layouts.layout(tmp_path, os.getuid())
+    paths.postgres_data.mkdir()
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    (paths.postgres_data / "postmaster.pid").write_text(f"{gone.pid}\n")
+    clear_leftovers(paths, silent)
+    assert (paths.postgres_data / "postmaster.pid").exists()
+
+
+def test_whatever_still_works_in_the_data_is_ended_before_a_new_start(tmp_path: Path) -> None:
+    paths = layouts.layout(tmp_path, os.getuid())
+    paths.postgres_data.mkdir()
+    with subprocess.Popen(["sleep", "30"], cwd=paths.postgres_data) as old:
+        (paths.postgres_data / "postmaster.pid").write_text(f"{old.pid}\n")
+        lines: list[str] = []
+        threading.Thread(target=old.wait).start()  # as init would
+        clear_leftovers(paths, lines.append)
+    assert old.returncode == -signal.SIGINT
+    assert lines == ["PostgreSQL of an earlier run is still there: stopping it."]
 
 
 # --- lines ---

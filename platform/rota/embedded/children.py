@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from rota.embedded import valkey
 from rota.embedded.binaries import valkey_server
 from rota.embedded.layout import Layout
 from rota.embedded.place import Owner
-from rota.embedded.postgres import Server
+from rota.embedded.postgres import Server, forget_stranger
 from rota.env import ROOT, Env
 
 SOURCE_ROOTS = ("client", "platform", ".")
@@ -36,6 +37,8 @@ class Child:
     grace: float = 3.0
     owner: Owner | None = None
     pass_fds: tuple[int, ...] = ()
+    before: Callable[[], None] | None = None
+    """Done before each start, also after a death."""
 
 
 def python_environment(env: Env, environ: Mapping[str, str]) -> dict[str, str]:
@@ -69,6 +72,7 @@ def stores(env: Env, paths: Layout, postgres: Server) -> list[Child]:
             orphan_signal=signal.SIGINT,
             grace=8.0,
             owner=postgres.owner,
+            before=partial(forget_stranger, paths),
         ),
         Child(
             name="valkey",

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from rota.embedded.children import Child, backoff
+from rota.embedded.errors import CannotStart
 from rota.embedded.layout import Layout
 from rota.embedded.output import Console, LogFile, Splitter, understand
 from rota.embedded.processes import Identity, die_with, identify, kill_session, send
@@ -102,8 +103,11 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the child and keep it running from now on."""
-        self._spawn()
+        """Start the child and keep it running from now on. Raises CannotStart when its program does not run."""
+        try:
+            self._spawn()
+        except OSError as error:
+            raise CannotStart(f"{self.child.command[0]} cannot be started: {error.strerror}") from error
         self._task = asyncio.create_task(self._keep(), name=f"keep {self.child.name}")
 
     @property
@@ -137,20 +141,34 @@ class Keeper:
                 return
             self.failures = 0 if time.monotonic() - began > STEADY else self.failures + 1
             self._report(self._process.returncode)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), backoff(self.failures - 1))
-            if self._stopping.is_set():
+            if not await self._again():
                 return
-            self._spawn()
+
+    async def _again(self) -> bool:
+        """Start it again after a while, until that works; False when it is to stop instead."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), backoff(max(self.failures - 1, 0)))
+            if self._stopping.is_set():
+                return False
+            try:
+                self._spawn()
+            except OSError as error:  # no memory, no process numbers, or its program is being replaced
+                self.failures += 1
+                self._console.say(f"{self.child.name} cannot be started: {error.strerror}; trying again.")
+            else:
+                return True
 
     def _report(self, code: int) -> None:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        again = f"starting it again in {backoff(self.failures - 1):.1f} s"
+        again = f"starting it again in {backoff(max(self.failures - 1, 0)):.1f} s"
         self._log.write(f"supervisor: it {how}; {again}")
         detail = f" Its last line: {self.last_line}" if self.failures >= LOUD_AFTER and self.last_line else ""
         self._console.say(f"{self.child.name} {how}: {again}.{detail}")
 
     def _spawn(self) -> None:
+        if self.child.before is not None:
+            self.child.before()
         self._process = spawn(self.child, self._line)
         self._ended = self._reaper.watch(self._process)
         self.identity = identify(self._process.pid)

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from rota.embedded.binaries import Postgres, choose_postgres, library_path, post
 from rota.embedded.errors import CannotStart
 from rota.embedded.layout import DATABASE, Layout
 from rota.embedded.place import Owner, first_shut_folder
-from rota.embedded.processes import command_line, identify, is_alive, send
+from rota.embedded.processes import command_line, send, working_in
 
 USER = "rota"
 STATUS_LINE = 7
@@ -130,40 +130,41 @@ def pid_file(data: Path) -> list[str]:
 
 
 def clear_leftovers(paths: Layout, say: Callable[[str], None], patience: float = 20) -> None:
-    """End a server that outlived its supervisor, and remove pid files of one that is gone.
+    """End a server that outlived its supervisor, gently, and wait for whatever still works in its data folder.
 
-    PostgreSQL itself refuses to start when the number in a stale file now belongs to any other process of its user.
+    Until the last of them is gone a second server must not start, or both would write the same files.
     """
-    lines = pid_file(paths.postgres_data)
-    pid = int(lines[0]) if lines and lines[0].strip().isdigit() else None
-    if pid is not None and _is_server_of(pid, paths.postgres_data):
-        say(f"PostgreSQL of an earlier run is still there (pid {pid}): stopping it.")
-        for number, share in ((signal.SIGINT, 0.7), (signal.SIGQUIT, 0.3)):
-            if _ended(pid, number, patience * share):
-                return
-        raise CannotStart(f"PostgreSQL of an earlier run (pid {pid}) does not stop; end it and start again.")
-    for stale in _lock_files(paths):
-        stale.unlink(missing_ok=True)
+    forget_stranger(paths)
+    data = paths.postgres_data
+    lines = pid_file(data)
+    until = time.monotonic() + patience
+    left = working_in(data)
+    if left:
+        say("PostgreSQL of an earlier run is still there: stopping it.")
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+        if lines and lines[0].strip().isdigit() and int(lines[0]) in left:
+            send(int(lines[0]), number)
+        while left and time.monotonic() < until:
+            time.sleep(0.05)
+            left = working_in(data)
+        if not left:
+            return
+        until = time.monotonic() + patience / 4
+    raise CannotStart(f"PostgreSQL of an earlier run does not stop (process {left[0]}); end it and start again.")
 
 
-def _ended(pid: int, number: int, patience: float) -> bool:
-    identity, until = identify(pid), time.monotonic() + patience
-    send(pid, number)
-    while is_alive(identity):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
+def forget_stranger(paths: Layout) -> None:
+    """Remove pid files whose number now belongs to somebody else: PostgreSQL would refuse to start because of them.
 
-
-def _lock_files(paths: Layout) -> Iterator[Path]:
-    yield paths.postgres_data / "postmaster.pid"
-    yield from paths.postgres_socket.glob(".s.PGSQL.*")
-
-
-def _is_server_of(pid: int, data: Path) -> bool:
-    arguments = command_line(pid)
-    return bool(arguments) and Path(arguments[0]).name == "postgres" and str(data) in arguments
+    Files of a process that is simply gone stay: PostgreSQL handles those itself, and more carefully.
+    """
+    for path in (paths.postgres_data / "postmaster.pid", *paths.postgres_socket.glob(".s.PGSQL.*.lock")):
+        try:
+            first = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip()
+        except OSError:
+            continue
+        if first.isdigit() and command_line(int(first)) and int(first) not in working_in(paths.postgres_data):
+            path.unlink(missing_ok=True)
 
 
 def _create(one: Server) -> None:

@@ -82,6 +82,21 @@ def members(session: int) -> list[int]:
     return found
 
 
+def working_in(folder: Path) -> list[int]:
+    """The living processes whose working folder is `folder`: all of a PostgreSQL server work in their data."""
+    found = []
+    for entry in Path("/proc").iterdir() if LINUX else ():
+        if not entry.name.isdigit():
+            continue
+        try:
+            here = (entry / "cwd").readlink()
+        except OSError:  # gone, a zombie, or not ours to look at
+            continue
+        if here == folder:
+            found.append(int(entry.name))
+    return found
+
+
 def kill_session(session: int) -> None:
     """SIGKILL whatever is left of a child's session."""
     for pid in members(session) if LINUX else [-session]:
