@@ -36,7 +36,8 @@ class Job(models.Model):
     ``key`` is its name outside (API, CLI, engine, backends). ``spec`` is what was asked for, without team and user;
     ``jobs.selectors.spec_of`` reads it. ``lane`` is shared by the jobs of one team and shape, which wait for the same
     reason. ``excluded`` lists nodes that it must not use: ``{"node": …, "until": unix seconds or null, "why": …}``.
-    ``submitted_at`` is kept over requeues. ``version`` rises with every change of the row.
+    ``preemptions`` counts how often its cards were taken, for a higher priority or as a loan; ``returning``: the last
+    attempt ended so. ``submitted_at`` is kept over requeues. ``version`` rises with every change of the row.
     """
 
     key = models.CharField(max_length=KEY_LENGTH, unique=True, default=new_key, editable=False)
@@ -73,6 +74,7 @@ class Job(models.Model):
     infrastructure_in_a_row = models.PositiveIntegerField(default=0)
     preemptions = models.PositiveIntegerField(default=0)
     preempted_at = models.DateTimeField(null=True, blank=True)
+    returning = models.BooleanField(default=False)
 
     idempotency_key = models.CharField(max_length=255, null=True, blank=True)
     request_digest = models.CharField(max_length=64, blank=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import rules
 from django.contrib.auth.models import AnonymousUser
+from rules.permissions import add_perm
+from rules.predicates import predicate
 
 from jobs.models import Job
 from jobs.states import Actor
@@ -26,13 +27,11 @@ def acts_as(standing: Standing, user_id: int, *, team_id: int, owner_id: int) ->
     return None
 
 
-@rules.predicate
 def sees_job(user: User | AnonymousUser, job: Job) -> bool:
     """Whether the user may see the job."""
     return may_see_job(standing_of(user), job.team_id)
 
 
-@rules.predicate
 def changes_job(user: User | AnonymousUser, job: Job) -> bool:
     """Whether the user may cancel, hold or release the job."""
     return user.pk is not None and (
@@ -40,5 +39,5 @@ def changes_job(user: User | AnonymousUser, job: Job) -> bool:
     )
 
 
-rules.add_perm("jobs.see", sees_job)
-rules.add_perm("jobs.change", changes_job)
+add_perm("jobs.see", predicate(sees_job))
+add_perm("jobs.change", predicate(changes_job))

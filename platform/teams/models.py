@@ -19,7 +19,8 @@ SLUG_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 def with_history(model: type[M]) -> type[M]:
     """Keep every version of a table's rows, with who changed them: for what people decide, never for what loops do."""
     trackers = (pghistory.InsertEvent(), pghistory.UpdateEvent(), pghistory.DeleteEvent())
-    return pghistory.track(*trackers, append_only=True)(model)
+    tracked: type[M] = pghistory.track(*trackers, append_only=True)(model)
+    return tracked
 
 
 class User(AbstractUser):

@@ -151,7 +151,7 @@ def _save(team: Team) -> None:
 def _check(team: Team) -> None:
     for field in ("name", "slug", "weight"):
         try:
-            Team._meta.get_field(field).clean(getattr(team, field), team)
+            team.clean_fields(exclude={each.name for each in Team._meta.fields} - {field})
         except ValidationError as error:
             raise Invalid("invalid", f"{field}: {'; '.join(error.messages)}", field=field) from None
     taken = Team.objects.filter(Q(slug=team.slug) | Q(name=team.name), archived_at=None).exclude(pk=team.pk).first()

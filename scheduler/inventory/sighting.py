@@ -124,7 +124,9 @@ def _pool(seen: _Sighting, model: str) -> Pool:
 
 def _take_in_cards(seen: _Sighting, node: Node, report: NodeReport) -> None:
     """Cards are known by their UUID: where they are renumbered, or move to another node, their rows go with them."""
-    wanted = [(card.uuid, card.index, card.memory_mib, card.virtual, None) for card in report.gpus]
+    wanted: list[tuple[str, int, int, bool, datetime | None]] = [
+        (card.uuid, card.index, card.memory_mib, card.virtual, None) for card in report.gpus
+    ]
     reported = {card.uuid for card in report.gpus}
     own = [card for card in seen.cards.values() if card.node_id == node.pk] if node.pk else []
     lost = sorted((card for card in own if card.uuid not in reported), key=lambda card: card.index)
