@@ -86,8 +86,8 @@ def _database_facts(connection: psycopg.Connection[Any]) -> Iterator[CheckMessag
         " has_schema_privilege(current_user, current_schema(), 'CREATE')"
     ).fetchone()
     assert facts is not None
-    clock, encoding, fsync, connections_allowed, may_create = facts
-    yield from _clock("the database", float(clock))
+    there, encoding, fsync, connections_allowed, may_create = facts
+    yield from clock("the database", time.time() - float(there))
     if encoding != "UTF8":
         yield Error(f"DATABASE_URL: the database's encoding is {encoding} and must be UTF8", id="rota.E022")
     if fsync != "on":
@@ -131,11 +131,11 @@ def broker() -> Iterator[CheckMessage]:
     if policy != "noeviction" and facts.get("maxmemory", 0):
         said = f"REDIS_URL: the server's maxmemory-policy is {policy}: full, it would drop queued work"
         yield Caution(said, hint="Set it to noeviction.", id="rota.W030")
-    yield from _clock("the broker", seconds + micros / 1e6)
+    yield from clock("the broker", time.time() - (seconds + micros / 1e6))
 
 
-def _clock(whose: str, there: float) -> Iterator[CheckMessage]:
-    ahead = time.time() - there
+def clock(whose: str, ahead: float) -> Iterator[CheckMessage]:
+    """Whether this machine's clock, `ahead` seconds before another's, is near enough to it."""
     if abs(ahead) > CLOCK_WARNING:
         kind = Error if abs(ahead) > CLOCK_ERROR else Caution
         said = f"clock: this machine is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} {whose}"

@@ -33,11 +33,13 @@ class Running:
         self.home, self.port = home, free_port()
         self.program = (sys.executable, *program)
         self.output = home.with_name(f"{home.name}.out")
+        self.more: dict[str, str] = {}
+        """Further variables of its environment."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def environ(self) -> dict[str, str]:
-        return clean_environ(ROTA_HOME=str(self.home), PORT=str(self.port), ROTA_DEMO="0")
+        return clean_environ(ROTA_HOME=str(self.home), PORT=str(self.port), ROTA_DEMO="0", **self.more)
 
     @property
     def paths(self) -> Layout:

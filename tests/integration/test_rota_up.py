@@ -8,14 +8,18 @@ import re
 import signal
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
+import psycopg
 import pytest
 
 from rota.embedded.processes import is_alive, read_stat
 from scheduler.backends.local import LocalBackend
 from tests.integration.running import UP_WITH_JOB, Running, a_home, a_rota, until
+from tests.services import Services
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -160,3 +164,30 @@ def test_data_of_another_major_version_is_left_alone_and_named() -> None:
             r"The data in \S+ was written by PostgreSQL 9, and here is only [0-9, ]+\. .*\n", said.stderr
         )
         assert [path.name for path in data.iterdir()] == ["PG_VERSION"]
+
+
+def test_given_stores_are_used_and_none_is_started(services: Services) -> None:
+    with a_home() as home, a_database(services) as url:
+        rota = Running(home)
+        rota.more = {"DATABASE_URL": url, "REDIS_URL": services.redis_url, "ROTA_SECRET_KEY": "0123456789" * 4}
+        try:
+            rota.start()
+            assert rota.ready()
+            assert set(rota.children()) == {"web", "tick-main", "work", "beat"}
+            assert not rota.paths.postgres_data.exists()
+            said = rota.command("check")
+            assert (said.returncode, "error" in said.stdout) == (0, False), said.stdout
+        finally:
+            rota.stop()
+        until(lambda: not rota.everything_of_it(), 5, rota.everything_of_it)
+
+
+@contextmanager
+def a_database(services: Services) -> Iterator[str]:
+    """An empty database of its own, given as its URL."""
+    name = f"given_{os.getpid()}"
+    parts = urlsplit(services.database_url)
+    with psycopg.connect(parts._replace(path="/postgres").geturl(), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        yield parts._replace(path=f"/{name}").geturl()
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
