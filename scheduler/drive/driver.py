@@ -42,6 +42,7 @@ _TAKEN = {
     plans.Cause.PREEMPTION: (AttemptEnd.PREEMPTED, Event.PREEMPT),
     plans.Cause.RECLAIM: (AttemptEnd.RECLAIMED, Event.RECLAIM),
 }
+_TAKEN_ENDS = frozenset(end for end, _ in _TAKEN.values())
 
 OrderOf = Callable[[JobRecord, AttemptRecord], Launch]
 OnMove = Callable[[JobRecord, float], None]
@@ -194,6 +195,9 @@ class Driver:
             waits_for=tuple(self._unmet(spec.after)) if spec.after else (),
             preemptible=spec.preemptible,
             min_runtime=spec.min_runtime,
+            checkpoint_every=job.profile.checkpoint_every,
+            taken=sum(attempt.end in _TAKEN_ENDS for attempt in job.attempts),
+            returning=bool(job.attempts) and job.attempt.end in _TAKEN_ENDS,
         )
 
     def _unmet(self, after: tuple[str, ...]) -> list[str]:
@@ -287,12 +291,13 @@ class Driver:
         A second call with a shorter `grace` (seconds) hastens the end.
         """
         if job.state in (JobState.QUEUED, JobState.HELD):
+            job.message = why
             self.roster.withdraw(job.name)
             self._leave(job, now)
             self._move(job, Event.CANCEL, Actor.USER, now)
             self._close(job, now)
         elif job.state is not None and job.state.holds_cards:
-            job.stop = AttemptEnd.CANCELLED
+            job.stop, job.message = AttemptEnd.CANCELLED, why
             self._move(job, Event.CANCEL, Actor.USER, now)
             self.roster.set_phase(job.name, RosterPhase.STOPPING)
             self._tell_to_stop(job.attempt, why, now, grace)
@@ -345,7 +350,8 @@ class Driver:
             jitter=self._chance(job, attempt) if end.uses_up_retries else 0.0,
         )
         job.stop = None
-        job.message = "" if verdict.state is JobState.SUCCEEDED else verdict.why
+        if end is not AttemptEnd.CANCELLED:  # then whoever did it has said why
+            job.message = "" if verdict.state is JobState.SUCCEEDED else verdict.why
         self._move(job, verdict.event, Actor.BACKEND, now)
         self.stale = True
         if verdict.state.terminal:

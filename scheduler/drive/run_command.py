@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -46,11 +47,7 @@ def run(
     scenario = _read(file)
     form = form or (Format.LIVE if sys.stdout.isatty() else Format.PLAIN)
     view = _view(form)
-    try:
-        root = new_root(log_dir)
-        machine = Workstation(scenario, root, on_move=view.moved)
-    except (OSError, BackendError) as error:
-        _give_up(f"--log-dir: {error}" if isinstance(error, OSError) else str(error))
+    machine = _machine(scenario, log_dir, view)
     if machine.virtual:
         cards = len(machine.node.gpus)
         print(
@@ -76,6 +73,19 @@ def _read(file: str) -> Scenario:
     if ignored := not_yet(plain):
         print(f"rota run: not in effect yet: {', '.join(ignored)}", file=sys.stderr)
     return scenario
+
+
+def _machine(scenario: Scenario, log_dir: Path | None, view: View) -> Workstation:
+    try:
+        root = new_root(log_dir)
+    except OSError as error:
+        _give_up(f"--log-dir: {error.filename or log_dir}: {error.strerror}")
+    try:
+        return Workstation(scenario, root, on_move=view.moved)
+    except BackendError as error:
+        with suppress(OSError):
+            root.rmdir()
+        _give_up(str(error))
 
 
 def _give_up(problem: str) -> NoReturn:

@@ -40,7 +40,6 @@ NOT_YET: Mapping[str, Test] = {
     "jobs.min_replicas": _given,
     "jobs.max_replicas": _given,
     "jobs.scale": _given,
-    "jobs.max_wait": lambda value: value is not None,
     "jobs.hang_at": lambda value: value is not None,
     "jobs.silent": _given,
     "jobs.idle_at": lambda value: value is not None,
