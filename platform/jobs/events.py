@@ -31,10 +31,22 @@ def event_of(  # noqa: PLR0913  one for each column
 def note_jobs(cluster_id: int, job_ids: Iterable[int]) -> None:
     """Tell the loop of a cluster to look at these jobs again, and at those that wait for them."""
     touched = set(job_ids)
-    if not touched:
-        return
-    waiting = Dependency.objects.filter(on__in=touched).values_list("job__cluster_id", "job_id")
-    notes = {(cluster_id, job) for job in touched} | set(waiting)
+    if touched:
+        _note({(cluster_id, job) for job in touched} | _dependents(touched))
+
+
+def note_dependents(job_ids: Iterable[int]) -> None:
+    """Tell the loops to look at the jobs again that wait for these."""
+    touched = set(job_ids)
+    if touched:
+        _note(_dependents(touched))
+
+
+def _dependents(touched: set[int]) -> set[tuple[int, int]]:
+    return set(Dependency.objects.filter(on__in=touched).values_list("job__cluster_id", "job_id"))
+
+
+def _note(notes: set[tuple[int, int]]) -> None:
     Change.objects.bulk_create(
         Change(cluster_id=cluster, subject=Subject.JOB, ref=job) for cluster, job in sorted(notes)
     )
