@@ -1,6 +1,9 @@
 """The books of one decision: what each team holds, what it may still have, and what it has had before."""
 
-from quotas.limits import NANO, Bound
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from quotas.limits import ANY_MODEL, NANO, Bound
 from scheduler.engine.fairshare import HELD_COUNTS_FOR, settle
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, replica_nano
@@ -12,8 +15,15 @@ UNLIMITED = 1 << 62
 """Head room, in nano-GPU, where there is no limit."""
 
 
+class Share(NamedTuple):
+    """A guaranteed number: ``amount`` nano-GPU over the accounts ``slots`` together."""
+
+    slots: tuple[int, ...]
+    amount: int
+
+
 class Accounts:
-    """Use per account in nano-GPU, growing with each start of the decision; ``version`` counts the starts."""
+    """Use per account in nano-GPU, growing with each start of the decision; ``version`` counts its changes."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
         self.table = snapshot.limits.at(snapshot.epoch + now)
@@ -26,9 +36,14 @@ class Accounts:
             for use, total in zip(snapshot.uses, self.totals, strict=True)
         ]
         self._weights = [team.weight for team in self.tree.teams]
+        self._epoch = snapshot.epoch
         self.version = 0
         self._headroom: dict[tuple[int, str], int] = {}
-        self._shares: dict[tuple[int, tuple[str, ...]], tuple[tuple[int, ...], int]] = {}
+        self._shares: dict[tuple[int, tuple[str, ...]], Share | None] = {}
+
+    def clock(self, at: float) -> str:
+        """The wall clock at ``at`` (seconds on the clock of the snapshot)."""
+        return self.tree.moment(self._epoch + at).strftime("%Y-%m-%d %H:%M:%S")
 
     def fair_standing(self, team: int) -> float:
         """Decayed GPU-seconds per weight, with the cards held at this moment counted at once."""
@@ -36,26 +51,70 @@ class Accounts:
 
     def guaranteed_share(self, lane: Lane) -> float | None:
         """Used ÷ guaranteed on the models that a lane may use, None where its team has no guaranteed share of them."""
-        key = (lane.team, lane.fit.models)
-        share = self._shares.get(key)
-        if share is None:
-            share = self._shares[key] = self._share(lane.team, lane.fit.models)
-        slots, guaranteed = share
-        if not guaranteed:
+        share = self.guaranteed(lane.team, lane.fit.models)
+        if share is None or not share.amount:
             return None
-        return sum([self.used[slot] for slot in slots]) / guaranteed
+        return self.total(share.slots) / share.amount
 
-    def _share(self, team: int, models: tuple[str, ...]) -> tuple[tuple[int, ...], int]:
-        """The accounts that make up a team's guaranteed share, of the nearest ancestor that has one."""
+    def guaranteed(self, team: int, models: tuple[str, ...]) -> Share | None:
+        """The guaranteed number of a team on some models: its nearest ancestor's where it has no numbers itself."""
+        key = (team, models)
+        if key not in self._shares:
+            self._shares[key] = self._share(team, models)
+        return self._shares[key]
+
+    def total(self, slots: tuple[int, ...]) -> int:
+        """Nano-GPU held on some accounts."""
+        return sum([self.used[slot] for slot in slots])
+
+    def borrowed(self, team: int, models: tuple[str, ...], used: list[int]) -> int:
+        """Nano-GPU that a team holds above its guaranteed number on some models, going by ``used``."""
+        share = self.guaranteed(team, models)
+        if share is None:
+            return sum(used[self.table.slot(team, model)] for model in models)
+        return max(0, sum(used[slot] for slot in share.slots) - share.amount)
+
+    def _share(self, team: int, models: tuple[str, ...]) -> Share | None:
         for member in self.tree.lineage[team]:
-            slots = tuple(self.table.slot(member, model) for model in models)
-            guaranteed = sum(self.table.guaranteed[slot] for slot in slots)
-            if not guaranteed:
-                slots = (self.totals[member],)
-                guaranteed = self.table.guaranteed[slots[0]]
-            if guaranteed:
-                return slots, guaranteed
-        return (), 0
+            numbers = self.table.numbers[member]
+            own = [model for model in models if model in numbers] or [ANY_MODEL]
+            if own[0] in numbers:
+                slots = tuple(self.table.slot(member, model) for model in own)
+                return Share(slots, sum(self.table.guaranteed[slot] for slot in slots))
+        return None
+
+    def copy_used(self) -> list[int]:
+        """The books as they stand, to be changed at will."""
+        return self.used[:]
+
+    def add(self, used: list[int], team: int, amounts: tuple[tuple[str, int], ...], sign: int) -> None:
+        """Enter amounts per model, or take them out with ``sign`` -1, in books of one's own."""
+        charges = self.table.charges[team]
+        for model, amount in amounts:
+            for slot in charges.get(model, ()):
+                used[slot] += sign * amount
+
+    def allowed_after(self, fit: Fit, team: int, given_up: Iterable[tuple[int, tuple[tuple[str, int], ...]]]) -> int:
+        """The nodes that limits leave to one more job of a team once others have given up what they hold."""
+        used = self.used
+        if self._bounded(team):
+            used = self.copy_used()
+            for other, amounts in given_up:
+                self.add(used, other, amounts, -1)
+        return self.allowed_by(fit, team, used)
+
+    def allowed_by(self, fit: Fit, team: int, used: list[int]) -> int:
+        """The nodes that limits leave to one more job of a team, going by books of one's own."""
+        barred = []
+        for model in fit.models:
+            for bound in self.table.bounds[team][model]:
+                if used[bound.slot] + fit.needs(model, bound.model) > bound.limit:
+                    barred.append(model)
+                    break
+        return nodes_without(fit, barred)
+
+    def _bounded(self, team: int) -> bool:
+        return any(self.table.bounds[team].values())
 
     def barred(self, fit: Fit, team: int, models: tuple[str, ...]) -> list[str]:
         """Those of ``models`` on which one more job of this fit would break a limit."""
@@ -83,6 +142,12 @@ class Accounts:
     def allowed_nodes(self, lane: Lane) -> int:
         """The nodes that a lane's next job may use without breaking a limit, whatever is free on them."""
         return nodes_without(lane.fit, self.barred(lane.fit, lane.team, lane.fit.models))
+
+    def enter(self, team: int, amounts: tuple[tuple[str, int], ...]) -> None:
+        """Enter what a start, or a claim, counts for."""
+        self.version += 1
+        self._headroom.clear()
+        self.add(self.used, team, amounts, 1)
 
     def charge(self, team: int, ledger: Ledger, placed: list[Placed]) -> None:
         """Enter a start."""

@@ -97,6 +97,9 @@ class PendingJob:
     is what the user declared (seconds). A job is *gated*, and blocks nobody, while ``held`` is not empty, ``now`` is
     before ``backoff_until`` or ``not_before``, or a job of ``waits_for`` has not succeeded. ``waits_for`` holds only
     those not yet succeeded, each with what it is waiting on (``"train is running"``).
+
+    ``min_runtime`` (seconds) stands before the policy's; ``checkpoint_every`` is how often it saves its work; ``taken``
+    counts how often it has been preempted or reclaimed, and ``returning`` is whether its last attempt was.
     """
 
     key: str
@@ -112,6 +115,9 @@ class PendingJob:
     waits_for: tuple[str, ...] = ()
     preemptible: bool = True
     min_runtime: float | None = None
+    checkpoint_every: float | None = None
+    taken: int = 0
+    returning: bool = False
 
     @property
     def order(self) -> tuple[int, float, int]:

@@ -27,11 +27,15 @@ PROBES = 24
 
 
 class Stop(NamedTuple):
-    """Where the walk stopped a lane: its first job, the kind of gate, and the job that goes first (if that was it)."""
+    """Where the walk stopped a lane: its first job and the kind of gate.
+
+    ``ahead`` is the job that goes first, if that was it; ``opens`` when a protected loan may be taken back (seconds).
+    """
 
     job: PendingJob
     reason: Reason
     ahead: PendingJob | None = None
+    opens: float = 0.0
 
 
 class Explainer:
@@ -68,12 +72,15 @@ class Explainer:
         nodes = allowed & self.ledger.ready & ~fit.excluded
         if stop.reason in (Reason.TURN, Reason.BACKPRESSURE) and self._fits(fit, nodes):
             return self._others_first(lane, stop)
-        return self._host(fit, nodes) or self._cards(fit, nodes) or self._memory(fit, nodes) or self._apart(fit, nodes)
+        by_host = self._host(fit, nodes)
+        if by_host is None and stop.reason is Reason.RECLAIM:
+            return self._lent_out(lane, stop)
+        return by_host or self._cards(fit, nodes) or self._memory(fit, nodes) or self._apart(fit, nodes)
 
     def _asked_for(self, fit: Fit) -> tuple[str, ...]:
         """The models that a job asks for where none of their nodes would take it."""
         asked = [each.group.models for each in fit.groups]
-        return tuple(m for m in self.accounts.table.models[:-1] if any(not some or m in some for some in asked))
+        return tuple(m for m in sorted(fit.inventory.cards) if any(not some or m in some for some in asked))
 
     def _quota(self, lane: Lane, models: tuple[str, ...], barred: list[str], never: Hold | None) -> Hold | None:
         """Impossible where even an idle team may not have so much, else a limit reached; None if the rest will do."""
@@ -128,6 +135,12 @@ class Explainer:
             return hold(Reason.TURN, "{ahead} of {team} goes first", ahead=stop.ahead.key, team=stop.ahead.team)
         team = self.accounts.tree.teams[lane.team].name
         return self.throttle.hold_all() or self.throttle.hold_team(lane.team, team) or _out_of_luck()
+
+    def _lent_out(self, lane: Lane, stop: Stop) -> Hold:
+        return hold(
+            Reason.RECLAIM, "the guaranteed share of {team} is lent out, and still protected until {at}",
+            team=self.accounts.tree.teams[lane.team].name, at=self.accounts.clock(stop.opens),
+        )  # fmt: skip
 
     def _host(self, fit: Fit, nodes: int) -> Hold | None:
         """CPUs and host memory, as if all cards were free."""

@@ -49,9 +49,18 @@ class Resize(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
+class Claim(NamedTuple):
+    """Cards kept for a waiting job while those who hold them leave."""
+
+    winner: str
+    pieces: tuple[Piece, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do now, why the others wait, and when to look again.
+
+    ``claims`` are all that hold from now on; the owner of the roster gives them back with the next snapshot.
 
     ``gated`` has a hold for each job that is stopped by itself (held, back-off, a time, another job). ``waiting`` has
     one per *lane* (team, shape); :meth:`hold_of` joins the two. ``wake_at`` is the next moment (seconds) at which
@@ -61,6 +70,7 @@ class Plan:
     starts: tuple[Start, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     resizes: tuple[Resize, ...] = ()
+    claims: tuple[Claim, ...] = ()
     gated: Mapping[str, Hold] = field(default_factory=lambda: MappingProxyType({}))
     waiting: Mapping[int, Hold] = field(default_factory=lambda: MappingProxyType({}))
     wake_at: float | None = None

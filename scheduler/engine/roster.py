@@ -15,7 +15,7 @@ from scheduler.engine.demand import PendingJob, Shape
 from scheduler.engine.fairshare import settle
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, replica_nano
-from scheduler.engine.plan import Piece
+from scheduler.engine.plan import Claim, Piece
 from scheduler.engine.policy import Policy
 from scheduler.engine.snapshot import Lane, LimitTables, Phase, RunningJob, Snapshot, Use
 
@@ -39,6 +39,7 @@ class Roster:
         self._lane_numbers: dict[tuple[str, Shape], int] = {}
         self._recent: deque[tuple[float, int]] = deque()
         self._starting = 0
+        self._claims: tuple[Claim, ...] = ()
         self._lent = False
         self._ledger: Ledger
         self.tree = tree
@@ -185,6 +186,10 @@ class Roster:
             self._release_piece(running.job.shape, piece)
         return running
 
+    def keep(self, claims: tuple[Claim, ...]) -> None:
+        """Put the claims of the last plan in force, in the place of those before."""
+        self._claims = claims
+
     def running(self, key: str) -> RunningJob | None:
         """The job of this key, if it holds cards."""
         return self._running.get(key)
@@ -219,6 +224,7 @@ class Roster:
             starting=self._starting,
             epoch=self.epoch,
             synced=self.synced,
+            claims=self._claims,
             version=self._version,
         )
 

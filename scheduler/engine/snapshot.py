@@ -9,7 +9,7 @@ from scheduler.engine.cluster import Inventory
 from scheduler.engine.demand import PendingJob, Shape
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit
-from scheduler.engine.plan import Piece
+from scheduler.engine.plan import Claim, Piece
 
 
 class Phase(StrEnum):
@@ -25,7 +25,7 @@ class RunningJob:
     """A job that holds cards, from placing until the backend confirms the end.
 
     ``amounts`` is what it counts for, in nano-GPU per model. ``ends_by`` is when its declared limit ends it (seconds),
-    None without a limit.
+    None without a limit; ``checkpointed`` when it last said that its work is safe, None if it never did.
     """
 
     job: PendingJob
@@ -34,6 +34,7 @@ class RunningJob:
     amounts: tuple[tuple[str, int], ...]
     phase: Phase = Phase.STARTING
     ends_by: float | None = None
+    checkpointed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,9 @@ class Snapshot:
 
     Times are seconds on one clock; ``epoch`` is the unix time of its zero, for windows. ``used`` is in nano-GPU per
     account of the limit table, ``uses`` the decayed use per team. ``gateable`` are the waiting jobs that may be
-    stopped by themselves. ``recent`` has the (time, team) of the starts of the last minute, ``starting`` how many jobs
-    have been placed and do not run yet. ``synced`` is False until the first complete look at the cluster.
+    stopped by themselves, ``claims`` the cards that an earlier plan keeps for some of them. ``recent`` has the
+    (time, team) of the starts of the last minute, ``starting`` how many jobs have been placed and do not run yet.
+    ``synced`` is False until the first complete look at the cluster.
     """
 
     inventory: Inventory
@@ -105,4 +107,5 @@ class Snapshot:
     starting: int = 0
     epoch: float = 0.0
     synced: bool = True
+    claims: tuple[Claim, ...] = ()
     version: int = 0

@@ -1,0 +1,245 @@
+"""Who may take what from whom, in one decision: reclaim first, then preemption by priority."""
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from scheduler.engine.accounts import Accounts
+from scheduler.engine.demand import PendingJob
+from scheduler.engine.ledger import Ledger
+from scheduler.engine.placement.fit import Fit, replica_nano
+from scheduler.engine.placement.gang import Placed, place, undo
+from scheduler.engine.placement.strategy import Strategy
+from scheduler.engine.plan import Cause, Claim, Piece
+from scheduler.engine.policy import Policy
+from scheduler.engine.preempt import claims
+from scheduler.engine.preempt.search import Found, Search, Unit
+from scheduler.engine.preempt.shields import NEVER, lost_work, open_to_preemption, open_to_reclaim
+from scheduler.engine.snapshot import Lane, Phase, RunningJob, Snapshot
+
+
+class Verdict(NamedTuple):
+    """What a job may take: ``found``, or nothing, and then when the first of what it might take opens (seconds)."""
+
+    cause: Cause
+    found: Found | None = None
+    opens: float = NEVER
+
+
+class Candidate(NamedTuple):
+    """A running job that could be taken from, and when each right may do it."""
+
+    running: RunningJob
+    team: int
+    reclaim_from: float
+    preempt_from: float
+
+
+class Hope(NamedTuple):
+    """What one right could take at most: the ledger without all of it, and the books."""
+
+    units: list[Unit]
+    opens: float
+    best: Ledger
+    used: list[int]
+
+
+class Taking:
+    """The running jobs of one decision, and what has been taken of them so far."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, accounts: Accounts, strategy: Strategy) -> None:
+        self._snapshot = snapshot
+        self._policy = policy
+        self._now = now
+        self._accounts = accounts
+        self._strategy = strategy
+        self.enabled = bool(snapshot.running) and (policy.reclaim.enabled or policy.preemption.enabled)
+        self.taken: dict[str, tuple[Piece, ...]] = {}
+        self._stopping = [each for each in snapshot.running.values() if each.phase is Phase.STOPPING]
+        self._candidates: list[Candidate] | None = None
+        self._parts: dict[str, list[Unit]] = {}
+        self._hopes: dict[object, Hope] = {}
+
+    def for_job(self, lane: Lane, job: PendingJob, future: Callable[[], Ledger]) -> Verdict | None:
+        """What ``job`` may take so that it starts; None where it has no right to anything.
+
+        ``future`` makes the ledger of what is free once everyone who is leaving has left.
+        """
+        waiting_for_loans: Verdict | None = None
+        if self._policy.reclaim.enabled and self._entitled(lane):
+            verdict = self._try(lane, job, Cause.RECLAIM, future)
+            if verdict.found is not None:
+                return verdict
+            waiting_for_loans = verdict if verdict.opens < NEVER else None
+        if self._policy.preemption.enabled:
+            verdict = self._try(lane, job, Cause.PREEMPTION, future)
+            if verdict.found is not None or waiting_for_loans is None:
+                return verdict
+        return waiting_for_loans
+
+    def note(self, found: Found) -> None:
+        """Enter what has been taken."""
+        for unit in found.units:
+            self.taken[unit.job] = self.taken.get(unit.job, ()) + unit.pieces
+        self._hopes.clear()
+
+    def leaving(self) -> Iterator[tuple[RunningJob, tuple[Piece, ...]]]:
+        """The running jobs that are on their way out, or give up replicas, with the pieces they leave."""
+        for running in self._stopping:
+            yield running, running.pieces
+        for key, pieces in self.taken.items():
+            yield self._snapshot.running[key], pieces
+
+    def still_leaving(self, claim: Claim) -> bool:
+        """Whether somebody who holds cards of a claim is on the way out."""
+        cards = {(piece.node, gpu) for piece in claim.pieces for gpu in piece.gpus}
+        return any(
+            (piece.node, gpu) in cards for running in self._stopping for piece in running.pieces for gpu in piece.gpus
+        )
+
+    def _entitled(self, lane: Lane) -> bool:
+        """Whether the team stays within its guaranteed number with this job."""
+        share = self._accounts.guaranteed(lane.team, lane.fit.models)
+        if share is None or not lane.fit.models:
+            return False
+        need = min(lane.fit.needs(model) for model in lane.fit.models)
+        return self._accounts.total(share.slots) + need <= share.amount
+
+    def _try(self, lane: Lane, job: PendingJob, cause: Cause, future: Callable[[], Ledger]) -> Verdict:
+        """Look first whether all that may be taken would be enough, then for the smallest part of it that is.
+
+        The first look may go by books of a moment ago: starts since have only left less, so it never says no wrongly.
+        """
+        right: object = "reclaim" if cause is Cause.RECLAIM else job.priority
+        hope = self._hopes.get(right) or self._hope(cause, right, job.priority, future)
+        if not hope.units and not self.taken and not self._stopping:
+            return Verdict(cause, None, hope.opens)
+        fit = lane.fit
+        if not _would_fit(hope.best, fit, self._strategy, self._accounts.allowed_by(fit, lane.team, hope.used)):
+            return Verdict(cause, None, hope.opens)
+        leaving = self._leaving_amounts()
+
+        def allowed(given_up: Sequence[Unit]) -> int:
+            return self._accounts.allowed_after(fit, lane.team, [*leaving, *((u.team, u.amounts) for u in given_up)])
+
+        search = Search(future(), fit, self._strategy, allowed)
+        by_node = cause is Cause.PREEMPTION and fit.solo and not fit.slices
+        found = (search.cheapest_node(hope.units) if by_node else None) or search.smallest(hope.units)
+        if found is None:
+            self._hopes.pop(right)
+        return Verdict(cause, found, hope.opens)
+
+    def _hope(self, cause: Cause, right: object, priority: int, future: Callable[[], Ledger]) -> Hope:
+        units, opens = self._units(cause, priority)
+        if not units and not self.taken and not self._stopping:
+            hope = Hope(units, opens, self._snapshot.ledger, self._accounts.used)
+        else:
+            best, used = future(), self._accounts.copy_used()
+            for team, amounts in [*self._leaving_amounts(), *((unit.team, unit.amounts) for unit in units)]:
+                self._accounts.add(used, team, amounts, -1)
+            for unit in units:
+                claims.release(best, unit.spots)
+            hope = Hope(units, opens, best, used)
+        self._hopes[right] = hope
+        return hope
+
+    def _leaving_amounts(self) -> list[tuple[int, tuple[tuple[str, int], ...]]]:
+        index = self._accounts.tree.index
+        return [
+            (index[running.job.team], running.amounts if len(pieces) == len(running.pieces) else self.amounts(pieces))
+            for running, pieces in self.leaving()
+        ]
+
+    def _units(self, cause: Cause, priority: int) -> tuple[list[Unit], float]:
+        """What may be taken by one right, in the order in which it should go, and when the next thing opens."""
+        open_now: list[Candidate] = []
+        opens = NEVER
+        for candidate in self._all_candidates():
+            if candidate.running.job.key in self.taken:
+                continue
+            if cause is Cause.PREEMPTION and candidate.running.job.priority >= priority:
+                continue
+            at = candidate.reclaim_from if cause is Cause.RECLAIM else candidate.preempt_from
+            if at <= self._now:
+                open_now.append(candidate)
+            else:
+                opens = min(opens, at)
+        units = [unit for candidate in open_now for unit in self._parts_of(candidate)]
+        if cause is Cause.RECLAIM:
+            units.sort(key=lambda unit: (unit.whole, -unit.started, unit.job))
+            return self._only_loans(units), opens
+        units.sort(key=lambda unit: (unit.whole, unit.lost, -unit.started, unit.job))
+        return units, opens
+
+    def _only_loans(self, units: list[Unit]) -> list[Unit]:
+        """Of units in order, those whose team is above its guaranteed number when their turn comes."""
+        books = self._accounts.copy_used()
+        for team, amounts in self._leaving_amounts():
+            self._accounts.add(books, team, amounts, -1)
+        loans = []
+        for unit in units:
+            models = tuple(model for model, _ in unit.amounts)
+            if self._accounts.borrowed(unit.team, models, books) > 0:
+                loans.append(unit)
+                self._accounts.add(books, unit.team, unit.amounts, -1)
+        return loans
+
+    def _all_candidates(self) -> list[Candidate]:
+        if self._candidates is None:
+            index, policy, now = self._accounts.tree.index, self._policy, self._now
+            self._candidates = [
+                Candidate(
+                    running, index[running.job.team], open_to_reclaim(running, policy),
+                    open_to_preemption(running, policy, now),
+                )
+                for running in sorted(self._snapshot.running.values(), key=attrgetter("started", "job.key"))
+                if running.phase is not Phase.STOPPING
+            ]  # fmt: skip
+        return self._candidates
+
+    def _parts_of(self, candidate: Candidate) -> list[Unit]:
+        key = candidate.running.job.key
+        if key not in self._parts:
+            self._parts[key] = list(self._split(candidate))
+        return self._parts[key]
+
+    def _split(self, candidate: Candidate) -> Iterator[Unit]:
+        """The replicas an elastic job can spare, the last first, then all of the job that is left."""
+        running = candidate.running
+        spare = _spare_replicas(running)
+        kept = running.pieces[: len(running.pieces) - spare]
+        for piece in reversed(running.pieces[len(kept) :]):
+            yield self._unit(candidate, (piece,), whole=False, lost=0.0)
+        yield self._unit(candidate, kept, whole=True, lost=lost_work(running, self._now))
+
+    def _unit(self, candidate: Candidate, pieces: tuple[Piece, ...], *, whole: bool, lost: float) -> Unit:
+        running = candidate.running
+        spots = claims.locate(self._snapshot.ledger, running.job.shape, pieces) or []
+        amounts = running.amounts if pieces == running.pieces else self.amounts(pieces)
+        return Unit(running.job.key, whole, pieces, spots, amounts, candidate.team, running.started, lost)
+
+    def amounts(self, pieces: tuple[Piece, ...]) -> tuple[tuple[str, int], ...]:
+        """What pieces count for, in nano-GPU per model."""
+        inventory = self._snapshot.inventory
+        totals: dict[str, int] = {}
+        for piece in pieces:
+            if piece.node in inventory.index:
+                node = inventory.nodes[inventory.index[piece.node]]
+                amount = replica_nano(len(piece.gpus), piece.mib, node.vram_mib)
+                totals[node.model] = totals.get(node.model, 0) + amount
+        return tuple(totals.items())
+
+
+def _spare_replicas(running: RunningJob) -> int:
+    """Replicas above the least that an elastic job of one group can do with."""
+    groups = running.job.shape.groups
+    if len(groups) > 1 or groups[0].min_replicas is None:
+        return 0
+    return max(0, len(running.pieces) - groups[0].min_replicas)
+
+
+def _would_fit(ledger: Ledger, fit: Fit, strategy: Strategy, nodes: int) -> bool:
+    placed: list[Placed] | None = place(ledger, fit, strategy, nodes) if nodes else None
+    if placed is not None:
+        undo(ledger, placed)
+    return placed is not None

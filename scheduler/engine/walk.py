@@ -1,0 +1,266 @@
+"""The walk over the waiting jobs in order: each starts, takes what it has a right to, or meets a stop."""
+
+import math
+from heapq import heapify, heappop, heapreplace
+
+from scheduler.engine.accounts import Accounts
+from scheduler.engine.cluster import natural
+from scheduler.engine.demand import PendingJob, Shape
+from scheduler.engine.explain import Explainer, Stop
+from scheduler.engine.feasibility import Feasibility
+from scheduler.engine.ledger import Ledger
+from scheduler.engine.order import DISCIPLINES
+from scheduler.engine.placement.gang import pieces, place
+from scheduler.engine.placement.strategies import STRATEGIES
+from scheduler.engine.plan import Cause, Claim, Piece, Preempt, Resize, Start
+from scheduler.engine.policy import Policy
+from scheduler.engine.preempt.claims import Where, in_service, locate, release, vacant
+from scheduler.engine.preempt.claims import hold as hold_spots
+from scheduler.engine.preempt.search import Found
+from scheduler.engine.preempt.taking import Taking
+from scheduler.engine.reasons import Hold, Reason, hold
+from scheduler.engine.snapshot import Lane, Snapshot
+from scheduler.engine.throttle import Throttle
+
+NODES_NAMED = 3
+
+Head = tuple[int, float, int, int, int]
+"""The next job of a lane: -priority, submitted, sequence, then lane and index in it."""
+
+Entry = tuple[int, tuple[int, float], float, int, int]
+"""Place in the line of the next job of a team: -priority, standing, submitted, sequence, then the queue it is in."""
+
+TAKEN = Stop(PendingJob("", "", Shape()), Reason.STOPPING)
+"""Not a stop: the job has a claim now."""
+
+
+class Walk:
+    """The walk over the lanes. Each lane ends with all its jobs started, or with the stop that the first one met."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, gated: dict[str, Hold]) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.gated = gated
+        self.ledger = snapshot.ledger.copy()
+        self.accounts = Accounts(snapshot, policy, now)
+        self.throttle = Throttle(snapshot, policy, now)
+        self.feasibility = Feasibility(snapshot.ledger)
+        self.strategy = STRATEGIES[policy.placement]
+        self.discipline = DISCIPLINES[policy.queueing]
+        self.taking = Taking(snapshot, policy, now, self.accounts, self.strategy)
+        self.starts: list[Start] = []
+        self.preempts: list[Preempt] = []
+        self.resizes: list[Resize] = []
+        self.claims: dict[str, Claim] = {}
+        self.opens = math.inf
+        self._shapes: dict[str, Shape] = {}
+        self._settled: dict[str, list[Where]] = {}
+        self.stops: dict[int, Stop] = {}
+        self._full_at = self._free_at = -1
+        self._free: dict[int, int] = {}
+        self._blocked_nodes = 0
+        self._blockers: list[tuple[int, PendingJob]] = []
+
+    def honour_claims(self) -> None:
+        """Start the jobs whose claims have been vacated; keep the others' cards from everybody else."""
+        if not self.snapshot.claims:
+            return
+        waiting = {job.key: (lane, job) for lane in self.snapshot.lanes for job in lane.jobs}
+        for claim in self.snapshot.claims:
+            if claim.winner in waiting and claim.winner not in self.gated:
+                self._honour(claim, *waiting[claim.winner])
+
+    def _honour(self, claim: Claim, lane: Lane, job: PendingJob) -> None:
+        spots = locate(self.ledger, lane.shape, claim.pieces)
+        if spots is None or not in_service(self.ledger, spots) or not self.accounts.allowed_nodes(lane):
+            return  # it has to find another place
+        if vacant(self.ledger, spots):
+            hold_spots(self.ledger, spots)
+            self._enter_start(lane, job, claim.pieces, spots)
+        elif self.taking.still_leaving(claim):
+            self._enter_claim(lane, job, claim, spots)
+
+    def _enter_start(self, lane: Lane, job: PendingJob, pieces: tuple[Piece, ...], spots: list[Where]) -> None:
+        """Note a start that the ledger has already."""
+        self.starts.append(Start(job.key, pieces))
+        self._settled[job.key] = spots
+        self.accounts.enter(lane.team, self.taking.amounts(pieces))
+        self.throttle.note_start(lane.team)
+
+    def _enter_claim(self, lane: Lane, job: PendingJob, claim: Claim, spots: list[Where]) -> None:
+        """Keep the cards of a claim, and count them as the winner's already."""
+        hold_spots(self.ledger, spots)
+        self.claims[job.key] = claim
+        self._settled[job.key] = spots
+        self.gated[job.key] = being_vacated(claim)
+        self.accounts.enter(lane.team, self.taking.amounts(claim.pieces))
+
+    def start_what_fits(self) -> None:
+        """Start jobs in order until every lane is empty or stopped."""
+        queues = self._queues()
+        line = [self._entry(number, queue) for number, queue in enumerate(queues)]
+        seen = [self.accounts.version] * len(queues)
+        heapify(line)
+        while line:
+            number = line[0][4]
+            queue = queues[number]
+            if seen[number] != self.accounts.version:  # somebody has got something since: has its standing changed?
+                seen[number] = self.accounts.version
+                entry = self._entry(number, queue)
+                if entry != line[0]:
+                    heapreplace(line, entry)
+                    continue
+            self._take_turn(queue)
+            if queue:
+                heapreplace(line, self._entry(number, queue))
+            else:
+                heappop(line)
+
+    def _queues(self) -> list[list[Head]]:
+        """The heads of the lanes, as a heap for each team and choice of models: its jobs share one standing."""
+        queues: dict[tuple[int, tuple[str, ...]], list[Head]] = {}
+        for position, lane in enumerate(self.snapshot.lanes):
+            head = self._head(position, 0)
+            if head is not None:
+                queues.setdefault((lane.team, lane.fit.models), []).append(head)
+        for queue in queues.values():
+            heapify(queue)
+        return list(queues.values())
+
+    def _take_turn(self, queue: list[Head]) -> None:
+        """Try the first job of a queue, and put its lane's next one in its place."""
+        position, index = queue[0][3:]
+        lane = self.snapshot.lanes[position]
+        stop = self._try(lane, lane.jobs[index])
+        following = self._head(position, index + 1) if stop is None else None
+        if stop is not None:
+            self.stops[lane.number] = stop
+        if following is None:
+            heappop(queue)
+        else:
+            heapreplace(queue, following)
+
+    def explain(self) -> dict[int, Hold]:
+        """Why the jobs wait that were not started, by lane."""
+        explainer = Explainer(self.ledger, self.accounts, self.throttle, self.feasibility, self.strategy)
+        lanes = {lane.number: lane for lane in self.snapshot.lanes}
+        return {number: explainer.why(lanes[number], stop) for number, stop in self.stops.items()}
+
+    def _head(self, position: int, index: int) -> Head | None:
+        """The first job of a lane from ``index`` on that no gate stops."""
+        jobs = self.snapshot.lanes[position].jobs
+        for at in range(index, len(jobs)):
+            job = jobs[at]
+            if job.key not in self.gated and job.key not in self._settled:
+                return (-job.priority, job.submitted, job.sequence, position, at)
+        return None
+
+    def _entry(self, number: int, queue: list[Head]) -> Entry:
+        urgency, submitted, sequence, position, _ = queue[0]
+        standing = self.discipline(self.snapshot.lanes[position], self.accounts)
+        return (urgency, standing, submitted, sequence, number)
+
+    def _try(self, lane: Lane, job: PendingJob) -> Stop | None:
+        """Start a job if it may and fits, or let it take what it has a right to; else say what kind of stop it met."""
+        if not lane.fit.nodes:
+            return Stop(job, Reason.MODEL)
+        allowed = self.accounts.allowed_nodes(lane)
+        if not allowed:
+            taken = self._take_for(lane, job)
+            return None if taken is TAKEN else Stop(job, Reason.QUOTA)
+        usable = allowed & ~lane.fit.excluded
+        if self._blocked_nodes & usable:
+            ahead = self._blocker(usable)
+            self._block(lane, job, usable)
+            return Stop(job, Reason.TURN, ahead)
+        if self.throttle.limited and (self.throttle.hold_all() or self.throttle.hold_team(lane.team, job.team)):
+            return Stop(job, Reason.BACKPRESSURE)
+        placed = None if self._too_few_cards(lane) else place(self.ledger, lane.fit, self.strategy, allowed)
+        if placed is not None:
+            self._shapes[job.key] = lane.shape
+            self.starts.append(Start(job.key, pieces(self.ledger, lane.shape.groups, placed)))
+            self.accounts.charge(lane.team, self.ledger, placed)
+            self.throttle.note_start(lane.team)
+            return None
+        self._full_at = self.accounts.version
+        taken = self._take_for(lane, job)
+        if taken is TAKEN:
+            return None
+        self._block(lane, job, usable)
+        return taken or Stop(job, Reason.GPUS)
+
+    def _take_for(self, lane: Lane, job: PendingJob) -> Stop | None:
+        """Let a job take what it has a right to: TAKEN if it does, else a stop if there is more to say, else None."""
+        if not self.taking.enabled:
+            return None
+        verdict = self.taking.for_job(lane, job, self._future_ledger)
+        if verdict is None:
+            return None
+        self.opens = min(self.opens, verdict.opens)
+        if verdict.found is None:
+            return Stop(job, Reason.RECLAIM, opens=verdict.opens) if verdict.cause is Cause.RECLAIM else None
+        self.taking.note(verdict.found)
+        self._give_up(verdict.found, job, verdict.cause)
+        claim = Claim(job.key, pieces(self.ledger, lane.shape.groups, verdict.found.placed))
+        self._enter_claim(lane, job, claim, locate(self.ledger, lane.shape, claim.pieces) or [])
+        return TAKEN
+
+    def _give_up(self, found: Found, job: PendingJob, cause: Cause) -> None:
+        """Plan the end of whole jobs, and the shrinking of elastic ones."""
+        ended = {unit.job for unit in found.units if unit.whole}
+        self.preempts += [Preempt(key, job.key, cause) for key in sorted(ended)]
+        for key in sorted({unit.job for unit in found.units} - ended):
+            given_up = set(self.taking.taken[key])
+            left = tuple(piece for piece in self.snapshot.running[key].pieces if piece not in given_up)
+            self.resizes = [*(resize for resize in self.resizes if resize.job != key), Resize(key, left)]
+
+    def _future_ledger(self) -> Ledger:
+        """What will be free once everybody who is leaving has left, and what has been promised is taken."""
+        ledger = self.snapshot.ledger.copy()
+        for running, left in self.taking.leaving():
+            release(ledger, locate(ledger, running.job.shape, left) or [])
+        for start in self.starts:
+            if start.job not in self._settled:
+                hold_spots(ledger, locate(ledger, self._shapes[start.job], start.pieces) or [])
+        for spots in self._settled.values():
+            hold_spots(ledger, spots)
+        return ledger
+
+    def _too_few_cards(self, lane: Lane) -> bool:
+        """A cheap look before the real one, once a job has failed and nothing has changed since."""
+        if self._full_at != self.accounts.version or any(each.mib for each in lane.fit.groups):
+            return False
+        if self._free_at != self._full_at:
+            self._free_at = self._full_at
+            self._free.clear()
+        free = self._free.get(lane.fit.nodes)
+        if free is None:
+            free = self._free[lane.fit.nodes] = self.ledger.free_count(lane.fit.nodes & self.ledger.ready)
+        return free < lane.fit.cards
+
+    def _block(self, lane: Lane, job: PendingJob, usable: int) -> None:
+        """Without backfill a job that cannot start stops every later one that could use one of its nodes.
+
+        One that is stopped so keeps its place in the line of its other nodes, and stops others there in its turn.
+        """
+        if self.policy.backfill or not self.feasibility.holds(lane.fit, usable):
+            return
+        nodes = usable & self.ledger.ready & ~self._blocked_nodes
+        if nodes:
+            self._blocked_nodes |= nodes
+            self._blockers.append((nodes, job))
+
+    def _blocker(self, usable: int) -> PendingJob:
+        """The first job in the line that stops one that could use these nodes."""
+        return next(job for nodes, job in self._blockers if nodes & usable)
+
+
+def being_vacated(claim: Claim) -> Hold:
+    """Why the winner of a claim waits."""
+    nodes = sorted({piece.node for piece in claim.pieces}, key=natural)
+    more = f" and {len(nodes) - NODES_NAMED} more" if len(nodes) > NODES_NAMED else ""
+    return hold(
+        Reason.STOPPING, "{gpus} GPUs are being vacated for it on {nodes}",
+        gpus=sum(len(piece.gpus) for piece in claim.pieces),
+        nodes=", ".join(nodes[:NODES_NAMED]) + more,
+    )  # fmt: skip
