@@ -31,6 +31,9 @@ LEAST_RATIO, LEAST_RATIO_SMALL, SMALL = 1.25, 0.4, 1_000
 The reference looks at every node for every replica, the engine does not: the fewer nodes, the better the reference.
 """
 
+MOST_DECIDE, MOST_DECIDE_DISTINCT = 0.5, 3.0
+"""A decision on the full cluster, in times of what the reference takes to fill the empty one (about 0.1 s)."""
+
 MOST_GROWTH = 1.3
 """Time may grow by at most this power of the number of nodes."""
 
@@ -46,7 +49,7 @@ class Size:
     gpus: int = 8
     pending: int = 10_000
     shapes: int = 200
-    repeats: int = 7
+    repeats: int = 11
     growth: tuple[int, ...] = (100, 300, 1_000, 3_000, 10_000)
 
 
@@ -66,17 +69,11 @@ def measure(size: Size) -> Report:
     )
     full, distinct = _decide_on_full(size, size.shapes), _decide_on_full(size, size.pending)
     fills = {GATED: fill, **others}
-    reference_rate = reference.result / reference.seconds
     figures: dict[str, Any] = {
-        "placements_per_second": _replicas(plan) / fill.seconds,
-        "decide_seconds": full.seconds,
-        "decide_seconds_distinct": distinct.seconds,
-        "ratio_to_reference": _replicas(plan) / fill.seconds / reference_rate,
-        "first": {
-            "placements_per_second": _replicas(plan) / fill.first,
-            "decide_seconds": full.first,
-            "decide_seconds_distinct": distinct.first,
-        },
+        **_headline(_replicas(plan), fill.seconds, full.seconds, distinct.seconds),
+        "ratio_to_reference": _replicas(plan) / fill.cpu_seconds / (reference.result / reference.cpu_seconds),
+        "cpu": _headline(_replicas(plan), fill.cpu_seconds, full.cpu_seconds, distinct.cpu_seconds),
+        "first": _headline(_replicas(plan), fill.first.wall, full.first.wall, distinct.first.wall),
         "fill": {str(each): _rate(_replicas(run.result), run.seconds) for each, run in fills.items()},
         "reference": _rate(reference.result, reference.seconds),
         "waiting": {"decide": _waiting(full.result), "decide_distinct": _waiting(distinct.result)},
@@ -84,10 +81,11 @@ def measure(size: Size) -> Report:
         "size": asdict(size),
     }
     starts_when_full = len(full.result.starts) + len(distinct.result.starts)
-    return Report("engine", figures, _bars(figures, size, starts_when_full))
+    return Report("engine", figures, _bars(figures, size, starts_when_full, reference.cpu_seconds))
 
 
-def _bars(figures: dict[str, Any], size: Size, starts_when_full: int) -> tuple[Bar, ...]:
+def _bars(figures: dict[str, Any], size: Size, starts_when_full: int, yardstick: float) -> tuple[Bar, ...]:
+    """``yardstick``: the seconds in which the reference fills the empty cluster, by the processor's clock."""
     growth, placed = figures["growth"]["exponent"], figures["fill"][GATED]["placements"]
     least_ratio = LEAST_RATIO if size.nodes >= SMALL else LEAST_RATIO_SMALL
     bars: list[Bar] = [
@@ -100,6 +98,18 @@ def _bars(figures: dict[str, Any], size: Size, starts_when_full: int) -> tuple[B
     if (size.nodes, size.gpus, size.pending) != (FULL.nodes, FULL.gpus, FULL.pending):
         return tuple(bars)  # the budgets speak of that size only
     bars += [
+        Gate(
+            "decide, beside the reference's filling",
+            figures["cpu"]["decide_seconds"] / yardstick,
+            "at_most",
+            MOST_DECIDE,
+        ),
+        Gate(
+            "decide, all distinct, beside the reference's filling",
+            figures["cpu"]["decide_seconds_distinct"] / yardstick,
+            "at_most",
+            MOST_DECIDE_DISTINCT,
+        ),
         Target("placements", figures["placements_per_second"], "at_least", PLACEMENTS_PER_SECOND, "/s"),
         Target("decide", figures["decide_seconds"], "at_most", DECIDE_SECONDS, "s"),
         Target("decide, all distinct", figures["decide_seconds_distinct"], "at_most", DECIDE_SECONDS_DISTINCT, "s"),
@@ -127,6 +137,14 @@ def _decide(roster: Roster) -> Plan:
 
 def _replicas(plan: Plan) -> int:
     return sum(len(start.pieces) for start in plan.starts)
+
+
+def _headline(placements: int, fill: float, full: float, distinct: float) -> dict[str, float]:
+    return {
+        "placements_per_second": placements / fill,
+        "decide_seconds": full,
+        "decide_seconds_distinct": distinct,
+    }
 
 
 def _rate(placements: int, seconds: float) -> dict[str, float]:
@@ -191,9 +209,9 @@ def _growth(size: Size) -> dict[str, Any]:
         roster = _roster(nodes, size.gpus)
         _submit(roster, workload.jobs(nodes * size.gpus, size.shapes, size.gpus))
         for placement in Placement:
-            seconds[f"fill, {placement}"].append(timed(partial(_fill, roster, placement), repeats).best)
+            seconds[f"fill, {placement}"].append(timed(partial(_fill, roster, placement), repeats).best_cpu_seconds)
         packed = full_roster(nodes, size.gpus, nodes * size.gpus, size.shapes, filling_shapes=size.shapes)
-        seconds["decide"].append(timed(partial(_decide, packed), repeats).best)
+        seconds["decide"].append(timed(partial(_decide, packed), repeats).best_cpu_seconds)
     exponents = {what: exponent(size.growth, each) for what, each in seconds.items()}
     return {"nodes": list(size.growth), "seconds": seconds, "exponent": exponents}
 

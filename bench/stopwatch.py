@@ -1,33 +1,49 @@
-"""Timing by the wall clock: the first run, when nothing is remembered yet, apart from the median of the later ones."""
+"""Timing: the first run, when nothing is remembered yet, apart from the median of the later ones.
+
+By the clock on the wall, and by the processor's, which stands still while others have the machine: what computes on one
+core alone takes as long by both when nobody disturbs it.
+"""
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
+class Lap(NamedTuple):
+    """Seconds of one run."""
+
+    wall: float
+    cpu: float
+
+
 @dataclass(frozen=True, slots=True)
 class Timed(Generic[T]):
-    """Seconds of the first run, of each later one, and what the last one returned."""
+    """The first run, each later one, and what the last one returned."""
 
-    first: float
-    later: tuple[float, ...]
+    first: Lap
+    later: tuple[Lap, ...]
     result: T
 
     @property
     def seconds(self) -> float:
-        """The median of the later runs; the first one where it was the only one."""
-        return median(self.later) if self.later else self.first
+        """The median of the later runs on the wall; the first one where it was the only one."""
+        return median(lap.wall for lap in self.later or (self.first,))
 
     @property
-    def best(self) -> float:
-        """The least: what the work costs when nobody disturbs it."""
-        return min((self.first, *self.later))
+    def cpu_seconds(self) -> float:
+        """The same by the processor's clock."""
+        return median(lap.cpu for lap in self.later or (self.first,))
+
+    @property
+    def best_cpu_seconds(self) -> float:
+        """The least that any run cost."""
+        return min(lap.cpu for lap in (self.first, *self.later))
 
 
 def timed(work: Callable[[], T], repeats: int) -> Timed[T]:
@@ -43,11 +59,11 @@ def timed_in_turn(first: Callable[[], T], second: Callable[[], U], repeats: int)
     return _told([run for run, _ in runs]), _told([run for _, run in runs])
 
 
-def _once(work: Callable[[], T]) -> tuple[T, float]:
-    begin = time.perf_counter()
+def _once(work: Callable[[], T]) -> tuple[T, Lap]:
+    wall, cpu = time.perf_counter(), time.process_time()
     result = work()
-    return result, time.perf_counter() - begin
+    return result, Lap(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def _told(runs: list[tuple[T, float]]) -> Timed[T]:
-    return Timed(runs[0][1], tuple(seconds for _, seconds in runs[1:]), runs[-1][0])
+def _told(runs: Sequence[tuple[T, Lap]]) -> Timed[T]:
+    return Timed(runs[0][1], tuple(lap for _, lap in runs[1:]), runs[-1][0])
