@@ -1,0 +1,1 @@
+"""Template tags of the pages: how a state, a time or a share looks, said once."""

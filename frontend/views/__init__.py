@@ -1,0 +1,1 @@
+"""The pages, a file a subject. A view parses, authorizes, calls a service or a selector, and renders; no rule is here."""
