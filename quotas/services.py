@@ -28,17 +28,8 @@ def set_quota(
     _check_model(quota.model, capacity)
     _check_amounts(quota.guaranteed, quota.limit, quota.lend_limit)
     with change_numbers(author, _said(reason)):
-        _serialize()
-        row, _ = TeamQuota.objects.update_or_create(
-            team=team,
-            cluster_id=cluster_id,
-            model=quota.model,
-            defaults={
-                **_columns("guaranteed", quota.guaranteed),
-                **_columns("limit", quota.limit),
-                **_columns("lend_limit", quota.lend_limit),
-            },
-        )
+        serialize()
+        row = _write(team, cluster_id, quota)
         _keep_promises(cluster_id, capacity)
     return row
 
@@ -49,7 +40,7 @@ def remove_quota(
     """Take a team's numbers for a model away: nothing guaranteed, no limit. Nothing there: does nothing."""
     _admin(author)
     with change_numbers(author, _said(reason)):
-        _serialize()
+        serialize()
         TeamQuota.objects.filter(team=team, cluster_id=cluster_id, model=model).delete()
         _keep_promises(cluster_id, capacity)
 
@@ -64,7 +55,7 @@ def set_windows(
         _check_amounts(window.guaranteed, window.limit, None)
         _check_hours(window)
     with change_numbers(author, _said(reason)):
-        _serialize()
+        serialize()
         QuotaWindow.objects.filter(team=team, cluster_id=cluster_id).delete()
         rows = [
             QuotaWindow.objects.create(
@@ -84,10 +75,48 @@ def set_windows(
     return rows
 
 
-def _serialize() -> None:
-    """Let one change of numbers at a time be checked: two that are fine alone may not be together."""
+def replace_numbers(
+    *, author: User, team: Team, cluster_id: int, quotas: Sequence[Quota], windows: Sequence[Window],
+    capacity: Mapping[str, int], reason: str,
+) -> None:  # fmt: skip
+    """Give a team all its numbers and windows in a cluster at once, whatever they were; errors as for `set_quota`.
+
+    Only the whole is checked, so numbers may move from one model to another.
+    """
+    _admin(author)
+    for quota in quotas:
+        _check_model(quota.model, capacity)
+        _check_amounts(quota.guaranteed, quota.limit, quota.lend_limit)
+    with change_numbers(author, _said(reason)):
+        serialize()
+        mine = TeamQuota.objects.filter(team=team, cluster_id=cluster_id)
+        mine.exclude(model__in=[quota.model for quota in quotas]).delete()
+        for quota in quotas:
+            _write(team, cluster_id, quota)
+        set_windows(author=author, team=team, cluster_id=cluster_id, windows=windows, capacity=capacity, reason=reason)
+
+
+def serialize() -> None:
+    """Let one change of numbers at a time be checked: two that are fine alone may not be together.
+
+    Inside a transaction; whoever compares before changing calls it first.
+    """
     Revision.objects.get_or_create(id=1)
     Revision.objects.select_for_update(no_key=True).get(id=1)
+
+
+def _write(team: Team, cluster_id: int, quota: Quota) -> TeamQuota:
+    row, _ = TeamQuota.objects.update_or_create(
+        team=team,
+        cluster_id=cluster_id,
+        model=quota.model,
+        defaults={
+            **_columns("guaranteed", quota.guaranteed),
+            **_columns("limit", quota.limit),
+            **_columns("lend_limit", quota.lend_limit),
+        },
+    )
+    return row
 
 
 def _keep_promises(cluster_id: int, capacity: Mapping[str, int]) -> None:

@@ -58,6 +58,18 @@ def with_descendants(ids: Iterable[int]) -> frozenset[int]:
     return frozenset(found)
 
 
+def with_ancestors(ids: Iterable[int]) -> frozenset[int]:
+    """The ids of these teams and of all above them; one query."""
+    parents = dict(Team.objects.values_list("id", "parent_id"))
+    found: set[int] = set()
+    for team in ids:
+        at: int | None = team
+        while at is not None and at not in found:
+            found.add(at)
+            at = parents.get(at)
+    return frozenset(found)
+
+
 def standing_of(user: User | AnonymousUser, now: datetime | None = None) -> Standing:
     """What ``user`` is at this moment, in two queries; an inactive or anonymous one is nobody."""
     if not isinstance(user, User) or not user.is_active:

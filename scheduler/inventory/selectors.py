@@ -7,7 +7,7 @@ from django.db.models import Count, Q, QuerySet
 from scheduler.inventory.models import Cluster, ClusterAccess, Node
 from teams.models import Team, User
 from teams.problems import Forbidden, NotFound
-from teams.selectors import ancestors, standing_of
+from teams.selectors import ancestors, standing_of, with_ancestors
 
 
 def capacity_of(cluster_id: int) -> dict[str, int]:
@@ -27,6 +27,16 @@ def clusters_for(user: User, team: Team) -> QuerySet[Cluster]:
         return Cluster.objects.order_by("slug")
     line = [above.pk for above in ancestors(team)]
     return Cluster.objects.filter(Q(open_to_all=True) | Q(access__team__in=line)).distinct().order_by("slug")
+
+
+def clusters_seen_by(user: User) -> QuerySet[Cluster]:
+    """The clusters that are open to all or to any team of ``user`` or one above it; all for an admin."""
+    standing = standing_of(user)
+    if standing.admin:
+        return Cluster.objects.order_by("slug")
+    line = with_ancestors(standing.member | standing.lead)
+    open_to = ClusterAccess.objects.filter(team__in=line).values("cluster")
+    return Cluster.objects.filter(Q(open_to_all=True) | Q(pk__in=open_to)).order_by("slug")
 
 
 def cluster_for(user: User, team: Team, slug: str | None = None) -> Cluster:
