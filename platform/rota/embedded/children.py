@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from rota.embedded import valkey
 from rota.embedded.binaries import valkey_server
@@ -37,6 +38,8 @@ class Child:
     grace: float = 3.0
     owner: Owner | None = None
     pass_fds: tuple[int, ...] = ()
+    text: bytes = b""
+    """What it finds on standard input; a few kilobytes at most."""
     before: Callable[[], None] | None = None
     """Done before each start, also after a death."""
 
@@ -46,10 +49,11 @@ def python_environment(env: Env, environ: Mapping[str, str]) -> dict[str, str]:
     roots = [str((ROOT / root).resolve()) for root in SOURCE_ROOTS]
     inherited = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part and part not in roots]
     given = dict(environ)
-    # Where bytecode must not lie beside the code, it lies in the home: else five interpreters compile all of it at
-    # every start.
-    if given.pop("PYTHONDONTWRITEBYTECODE", None) and env.home.exists():
-        given.setdefault("PYTHONPYCACHEPREFIX", str(env.home / "bytecode"))
+    # Where bytecode must not lie beside the code, it lies in the virtual environment, else in the home: otherwise five
+    # interpreters compile all of it at every start.
+    if given.pop("PYTHONDONTWRITEBYTECODE", None):
+        place = Path(sys.prefix) / ".cache" if os.access(sys.prefix, os.W_OK) else env.home
+        given.setdefault("PYTHONPYCACHEPREFIX", str(place / "bytecode"))
     return given | {
         "DJANGO_SETTINGS_MODULE": "rota.settings",
         "PYTHONPATH": os.pathsep.join([*roots, *inherited]),

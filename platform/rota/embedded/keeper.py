@@ -61,10 +61,13 @@ def spawn(child: Child, handle: Callable[[str], None]) -> subprocess.Popen[bytes
     """Start `child` in a session of its own; `handle` gets each line that it writes."""
     owner = child.owner
     reader, writer = os.pipe()
+    stdin, feed = os.pipe()
+    os.write(feed, child.text)
+    os.close(feed)
     try:
         process = subprocess.Popen(
             child.command,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=writer,
             stderr=writer,
             cwd="/" if owner else ROOT,
@@ -81,8 +84,23 @@ def spawn(child: Child, handle: Callable[[str], None]) -> subprocess.Popen[bytes
         raise
     finally:
         os.close(writer)
+        os.close(stdin)
     _Reader(reader, handle)
     return process
+
+
+async def run_to_end(child: Child, reaper: Reaper, handle: Callable[[str], None]) -> int:
+    """Run a child once and return its exit status; broken off, it is killed first."""
+    process = spawn(child, handle)
+    ended = reaper.watch(process)
+    try:
+        await ended.wait()
+    except asyncio.CancelledError:
+        kill_session(process.pid)
+        await ended.wait()
+        raise
+    await asyncio.sleep(0.01)  # let the reader see the last of it
+    return int(process.returncode)
 
 
 class Keeper:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,12 +69,9 @@ class Server:
 def server(
     paths: Layout, owner: Owner | None, named: Path | None, say: Callable[[str], None], *, durable: bool = True
 ) -> Server:
-    """Choose the programs for this home's data and, for a new home, make the data. Raises CannotStart."""
+    """Choose the programs for this home's data, which may not be there yet. Raises CannotStart."""
     program = choose_postgres(postgres_installations(named), data_major(paths.postgres_data), paths.postgres_data)
-    one = Server(paths, owner, reachable(program, paths, owner, say), durable)
-    if not paths.postgres_data.exists():
-        _create(one)
-    return one
+    return Server(paths, owner, reachable(program, paths, owner, say), durable)
 
 
 def data_major(data: Path) -> int | None:
@@ -167,40 +163,38 @@ def forget_stranger(paths: Layout) -> None:
             path.unlink(missing_ok=True)
 
 
-def _create(one: Server) -> None:
-    """Make the data folder beside its place and move it there when it is whole, so a broken-off start leaves none."""
-    data = one.paths.postgres_data
-    draft = data.with_name("postgres.new")
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One program of making a data folder, with what it reads from standard input."""
+
+    command: tuple[str, ...]
+    text: bytes = b""
+
+
+def begin_data(one: Server) -> list[Step]:
+    """Make an empty folder beside the place of the data, and return what fills it; `finish_data` then moves it there.
+
+    So a start that is broken off leaves no half a database.
+    """
+    draft = _draft(one)
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
     if one.owner is not None:
         os.chown(draft, one.owner.uid, one.owner.gid)
-    initdb = [
-        *(str(one.program.folder / "initdb"), "-D", str(draft), "-U", USER, "--auth=trust", "--no-instructions"),
-        *("--encoding=UTF8", "--locale=C", "--data-checksums"),
-    ]
-    _run_to_end(one, initdb if one.durable else [*initdb, "--no-sync"])
-    # Single-user mode needs no client program, which not every installation of the server brings.
-    create = [str(one.program.folder / "postgres"), "--single", "-D", str(draft), "-F", "postgres"]
-    _run_to_end(one, create, f"CREATE DATABASE {DATABASE};\n")
-    draft.rename(data)
-
-
-def _run_to_end(one: Server, command: list[str], text: str = "") -> None:
-    owner = one.owner
-    done = subprocess.run(
-        command,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd="/",
-        env=one.environment,
-        user=owner.uid if owner else None,
-        group=owner.gid if owner else None,
-        extra_groups=[] if owner else None,
+    programs = one.program.folder
+    initdb = (
+        *(str(programs / "initdb"), "-D", str(draft), "-U", USER, "--auth=trust", "--no-instructions"),
+        *("--encoding=UTF8", "--locale=C", "--data-checksums", *(() if one.durable else ("--no-sync",))),
     )
-    if done.returncode != 0 or "ERROR:" in done.stderr or "FATAL:" in done.stderr:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise CannotStart(f"{Path(command[0]).name} failed: {said[-1] if said else f'exit status {done.returncode}'}")
+    # Single-user mode needs no client program, which not every installation of the server brings.
+    single = (str(programs / "postgres"), "--single", "-D", str(draft), *(() if one.durable else ("-F",)), "postgres")
+    return [Step(initdb), Step(single, f"CREATE DATABASE {DATABASE};\n".encode())]
+
+
+def finish_data(one: Server) -> None:
+    """Put the filled folder into its place."""
+    _draft(one).rename(one.paths.postgres_data)
+
+
+def _draft(one: Server) -> Path:
+    return one.paths.postgres_data.with_name("postgres.new")

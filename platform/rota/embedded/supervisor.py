@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from rota.embedded import postgres, state, valkey
 from rota.embedded.children import Child, python_environment, stores, workers
 from rota.embedded.errors import CannotStart
-from rota.embedded.keeper import LOUD_AFTER, Keeper, Reaper, spawn
+from rota.embedded.keeper import LOUD_AFTER, Keeper, Reaper, run_to_end
 from rota.embedded.layout import Layout
 from rota.embedded.listener import listen, local_url
 from rota.embedded.output import Console, LogFile, understand
@@ -75,20 +75,23 @@ class Supervisor:
             status = 1
         finally:
             await self._take_down(was_up=lock is not None)
+            _release(lock)
         return status
 
     async def run_stores(self, wanted: Callable[[], bool]) -> int:
         """Run only the two stores, for as long as `wanted` says so: for tests."""
         self._install_signals()
+        lock = None
         try:
             self._paths = self._prepare_home()
-            self._take_lock()
+            lock = self._take_lock()
             await self._start_stores()
             while wanted() and not self._stop.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), 0.25)
         finally:
             await self._take_down(was_up=False)
+            _release(lock)
         return 0
 
     # --- up ---
@@ -133,13 +136,13 @@ class Supervisor:
 
     async def _start_stores(self) -> None:
         postgres.clear_leftovers(self._paths, self._console.say)
-        fresh = not self._paths.postgres_data.exists()
-        if fresh:
-            self._console.say("First start in this home: making the database.")
         server = postgres.server(
             self._paths, self._owner, self._env.postgres_bin, self._console.say, durable=self._durable
         )
-        self._phase("the database's files are there" if not fresh else "the database's files are made")
+        if not self._paths.postgres_data.exists():
+            self._console.say("First start in this home: making the database.")
+            await self._make_data(server)
+        self._phase("the database's files are there")
         for child in stores(self._env, self._paths, server):
             self._keep(child)
 
@@ -148,38 +151,41 @@ class Supervisor:
 
         await self._until(both_ready, self._keepers, "PostgreSQL and Valkey are ready")
 
+    async def _make_data(self, server: postgres.Server) -> None:
+        for step in postgres.begin_data(server):
+            name = Path(step.command[0]).name
+            child = Child(name, step.command, server.environment, owner=server.owner, text=step.text)
+            said: list[str] = []
+            status = await run_to_end(child, self._reaper, said.append)
+            wrong = [line for line in said if "ERROR:" in line or "FATAL:" in line]
+            if status != 0 or wrong:
+                raise CannotStart(f"{name} failed: {(wrong or said or [f'exit status {status}'])[-1]}")
+        postgres.finish_data(server)
+
     async def _bootstrap(self) -> dict[str, str]:
-        """Run `manage.py bootstrap` to its end; its last line is a JSON object."""
-        lines: list[str] = []
+        """Run `manage.py bootstrap` to its end; its last line is a JSON object, which holds secrets: never logged."""
+        told: dict[str, str] = {}
+        last = "it said nothing"
         log = LogFile(self._paths.logs / "bootstrap.log")
 
         def handle(raw: str) -> None:
-            if raw.startswith("{"):
-                try:
-                    if "event" not in json.loads(raw):
-                        lines.append(raw)
-                        return  # it holds secrets, which no log may
-                except ValueError:
-                    pass
-            log.write(raw)
-            lines.append(raw)
-            self._console.child("bootstrap", understand(raw))
+            nonlocal last
+            answer = _answer(raw)
+            if answer is not None:
+                told.update(answer)
+            elif raw.strip():
+                last = raw
+                log.write(raw)
+                self._console.child("bootstrap", understand(raw))
 
         command = (sys.executable, str(ROOT / "manage.py"), "bootstrap")
         environment = python_environment(self._env, self._environ) | {"ROTA_DB_POOL": "0"}
-        process = spawn(Child("bootstrap", command, environment), handle)
-        await self._reaper.watch(process).wait()
-        await asyncio.sleep(0)  # let the reader see the last of it
+        status = await run_to_end(Child("bootstrap", command, environment), self._reaper, handle)
         log.close()
-        if process.returncode != 0:
-            last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        if status != 0:
             raise CannotStart(f"The database could not be brought up to date: {last} (see {log.path})")
         self._phase("the tables are up to date")
-        try:
-            told = json.loads(lines[-1])
-        except (IndexError, ValueError):
-            return {}
-        return told if isinstance(told, dict) else {}
+        return told
 
     def _keep(self, child: Child) -> None:
         keeper = Keeper(child, self._paths, self._console, self._reaper, self._save_state)
@@ -258,6 +264,21 @@ class Supervisor:
         if was_up:
             self._paths.state.unlink(missing_ok=True)
             self._console.phase("all is stopped")
+
+
+def _release(lock: int | None) -> None:
+    """Give the home back, when nothing of it runs any more."""
+    if lock is not None:
+        os.close(lock)
+
+
+def _answer(raw: str) -> dict[str, str] | None:
+    """What bootstrap tells, if `raw` is that line and no log entry."""
+    try:
+        entry = json.loads(raw) if raw.startswith("{") else None
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and "event" not in entry else None
 
 
 def _short(path: Path) -> str:
