@@ -4,7 +4,7 @@ Amounts of GPU are integers in *nano-GPU* (``NANO`` = one whole card), so that s
 team and GPU model; the model ``"*"`` means all models together. A team's use counts for each of its ancestors.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
@@ -274,6 +274,7 @@ class LimitTable:
             for model, quota in numbers.items():
                 if model in self.column:
                     self.guaranteed[self.slot(position, model)] = quota.guaranteed.nano(self.cards[model])
+        self._lenders = self._find_lenders()
         self.charges = [self._per_model(self._charges, position) for position in range(len(tree.teams))]
         self.bounds = [self._per_model(self._bounds, position) for position in range(len(tree.teams))]
         self.ceilings = [self._per_model(self._ceilings, position) for position in range(len(tree.teams))]
@@ -286,6 +287,42 @@ class LimitTable:
     def slot(self, team: int, model: str) -> int:
         """The account of a team (by position) for a model."""
         return team * len(self.models) + self.column[model]
+
+    def left_by_lenders(self, team: int, model: str, used: Sequence[int]) -> int | None:
+        """Nano-GPU of ``model`` that a team may still have beside what others keep for themselves; None: no matter.
+
+        A team with a lend limit keeps the rest of its guaranteed number idle rather than lend it. That never stands
+        in the way of what the asking team is guaranteed itself.
+        """
+        rooms = [
+            self._beside_lenders(team, account, used) for account in (model, ANY_MODEL) if self._lenders.get(account)
+        ]
+        return min((room for room in rooms if room is not None), default=None)
+
+    def _beside_lenders(self, team: int, account: str, used: Sequence[int]) -> int | None:
+        lineage = self.tree.lineage
+        kept = [
+            max(0, keeps - used[self.slot(lender, account)])
+            for lender, keeps in self._lenders[account]
+            if lender not in lineage[team] and team not in lineage[lender]
+        ]
+        if not any(kept):
+            return None
+        roots = (position for position, line in enumerate(lineage) if len(line) == 1)
+        held = sum(used[self.slot(root, account)] for root in roots)
+        slot = self.slot(team, account)
+        return max(self.cards[account] * NANO - held - sum(kept), self.guaranteed[slot] - used[slot])
+
+    def _find_lenders(self) -> dict[str, list[tuple[int, int]]]:
+        """Per account the teams with a lend limit, with the nano-GPU of their guaranteed number that they keep."""
+        lenders: dict[str, list[tuple[int, int]]] = {}
+        for position, numbers in enumerate(self.numbers):
+            for account, quota in numbers.items():
+                if quota.lend_limit is not None and account in self.column:
+                    keeps = self.guaranteed[self.slot(position, account)] - quota.lend_limit.nano(self.cards[account])
+                    if keeps > 0:
+                        lenders.setdefault(account, []).append((position, keeps))
+        return lenders
 
     def _per_model(self, make: Callable[[int, str], tuple[T, ...]], position: int) -> dict[str, tuple[T, ...]]:
         return {model: make(position, model) for model in self.models[:-1]}

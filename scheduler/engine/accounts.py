@@ -96,30 +96,27 @@ class Accounts:
 
     def allowed_after(self, fit: Fit, team: int, given_up: Iterable[tuple[int, tuple[tuple[str, int], ...]]]) -> int:
         """The nodes that limits leave to one more job of a team once others have given up what they hold."""
-        used = self.used
-        if self._bounded(team):
-            used = self.copy_used()
-            for other, amounts in given_up:
-                self.add(used, other, amounts, -1)
+        used = self.copy_used()
+        for other, amounts in given_up:
+            self.add(used, other, amounts, -1)
         return self.allowed_by(fit, team, used)
 
     def allowed_by(self, fit: Fit, team: int, used: list[int]) -> int:
         """The nodes that limits leave to one more job of a team, going by books of one's own."""
         barred = []
         for model in fit.models:
-            for bound in self.table.bounds[team][model]:
-                if used[bound.slot] + fit.needs(model, bound.model) > bound.limit:
-                    barred.append(model)
-                    break
+            bounds = self.table.bounds[team][model]
+            lent = self.table.left_by_lenders(team, model, used)
+            if any(used[bound.slot] + fit.needs(model, bound.model) > bound.limit for bound in bounds) or (
+                lent is not None and fit.needs(model, model) > lent
+            ):
+                barred.append(model)
         return nodes_without(fit, barred)
-
-    def _bounded(self, team: int) -> bool:
-        return any(self.table.bounds[team].values())
 
     def barred(self, fit: Fit, team: int, models: tuple[str, ...]) -> list[str]:
         """Those of ``models`` on which one more job of this fit would break a limit."""
         if fit.mixed:
-            return [model for model in models if self._broken(fit, team, model)]
+            return [m for m in models if self._broken(fit, team, m) or fit.needs(m, m) > self.headroom(team, m)]
         return [model for model in models if fit.needs(model) > self.headroom(team, model)]
 
     def headroom(self, team: int, model: str) -> int:
@@ -128,12 +125,15 @@ class Accounts:
         if left is None:
             bounds = self.table.bounds[team][model]
             left = min([bound.limit - self.used[bound.slot] for bound in bounds], default=UNLIMITED)
+            lent = self.table.left_by_lenders(team, model, self.used)
+            if lent is not None:
+                left = min(left, lent)
             self._headroom[team, model] = left
         return left
 
-    def broken_bound(self, fit: Fit, team: int, model: str) -> Bound:
-        """The first limit that a start on a barred ``model`` would break."""
-        return self._broken(fit, team, model)[0]
+    def broken_bound(self, fit: Fit, team: int, model: str) -> Bound | None:
+        """The first limit that a start on a barred ``model`` would break; None where it is what others do not lend."""
+        return next(iter(self._broken(fit, team, model)), None)
 
     def _broken(self, fit: Fit, team: int, model: str) -> list[Bound]:
         bounds = self.table.bounds[team][model]

@@ -107,7 +107,17 @@ class Explainer:
             )  # fmt: skip
         model = next((model for model in barred if model not in over), barred[0])
         bound = accounts.broken_bound(fit, lane.team, model)
+        if bound is None:
+            return self._not_lent(lane, model)
         return self._limit_reached(bound, fit.needs(model, bound.model))
+
+    def _not_lent(self, lane: Lane, model: str) -> Hold:
+        return hold(
+            Reason.QUOTA, "what is idle of {what} is not lent: {team} may have {left:g} more, this job needs {need:g}",
+            what=label(model), team=self.accounts.tree.teams[lane.team].name,
+            left=max(0, round(self.accounts.headroom(lane.team, model) / NANO, 3)),
+            need=round(lane.fit.needs(model, model) / NANO, 3),
+        )  # fmt: skip
 
     def _limit_reached(self, bound: Bound, need: int) -> Hold:
         return hold(

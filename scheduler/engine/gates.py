@@ -17,9 +17,7 @@ def why_gated(job: PendingJob, now: float, clock: Callable[[float], str]) -> Hol
     if job.held:
         return hold(Reason.HELD, "held: {why}", why=job.held)
     if job.backoff_until > now:
-        return hold(
-            Reason.BACKOFF, "its last attempt failed; it is tried again at {at}", at=clock(job.backoff_until)
-        )
+        return hold(Reason.BACKOFF, "its last attempt failed; it is tried again at {at}", at=clock(job.backoff_until))
     if job.not_before > now:
         return hold(Reason.NOT_BEFORE, "not to start before {at}", at=clock(job.not_before))
     if job.waits_for:

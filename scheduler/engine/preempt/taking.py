@@ -1,6 +1,7 @@
 """Who may take what from whom, in one decision: reclaim first, then preemption by priority."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -152,6 +153,8 @@ class Taking:
 
     def _units(self, cause: Cause, priority: int) -> tuple[list[Unit], float]:
         """What may be taken by one right, in the order in which it should go, and when the next thing opens."""
+        if cause is Cause.PREEMPTION and priority <= self._least_priority:
+            return [], NEVER  # most decisions end here: a look at each job's protections would cost more than all else
         open_now: list[Candidate] = []
         opens = NEVER
         for candidate in self._all_candidates():
@@ -183,6 +186,11 @@ class Taking:
                 loans.append(unit)
                 self._accounts.add(books, unit.team, unit.amounts, -1)
         return loans
+
+    @cached_property
+    def _least_priority(self) -> int:
+        """The lowest priority of any running job."""
+        return min([running.job.priority for running in self._snapshot.running.values()], default=0)
 
     def _all_candidates(self) -> list[Candidate]:
         if self._candidates is None:
