@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from typing import Any
@@ -32,6 +33,12 @@ def test_each_variable_that_is_set_is_one_that_rota_reads() -> None:
     known = VARIABLES | {f"{name}_FILE" for name in SECRETS} | ONLY_COMPOSE
     for name in OURS:
         assert set(services()[name]["environment"]) <= known, name
+
+
+def test_each_variable_is_in_the_reference_and_no_other() -> None:
+    text = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    named = set(re.findall(r"`((?:ROTA_|DATABASE_|REDIS_)[A-Z_]+|PORT)`", text))
+    assert named == VARIABLES
 
 
 def test_workers_and_queues_are_those_of_the_supervisor() -> None:
