@@ -10,7 +10,7 @@ COPY requirements.txt /build/
 RUN /opt/venv/bin/pip install --require-hashes --only-binary :all: --no-deps -r /build/requirements.txt
 COPY . /opt/rota
 WORKDIR /opt/rota
-RUN /opt/venv/bin/python -m compileall -q /opt/venv/lib client platform quotas scheduler \
+RUN /opt/venv/bin/python -m compileall -q /opt/venv/lib . \
     && ROTA_COLLECT_STATIC=1 /opt/venv/bin/python manage.py collectstatic --noinput --verbosity 0
 
 FROM python:${PYTHON}-slim

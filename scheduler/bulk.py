@@ -16,7 +16,7 @@ def update_rows(table: str, columns: Sequence[tuple[str, str]], rows: Sequence[S
     """
     if not rows:
         return 0
-    names = [name for name, _ in columns]
+    names = [f'"{name}"' for name, _ in columns]
     sets = ", ".join(f"{name} = fresh.{name}" for name in names[1:])
     arrays = ", ".join(f"%s::{kind}[]" for _, kind in columns)
     sql = (

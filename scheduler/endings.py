@@ -28,7 +28,7 @@ JOB_COLUMNS = (
     ("preempted_at", "timestamptz"), ("returning", "bool"), ("version", "int"),
 )  # fmt: skip
 ATTEMPT_COLUMNS = (
-    ("id", "bigint"), ("ended_at", "timestamptz"), ("\"end\"", "text"), ("exit_code", "int"), ("signal", "int"),
+    ("id", "bigint"), ("ended_at", "timestamptz"), ("end", "text"), ("exit_code", "int"), ("signal", "int"),
     ("note", "text"),
 )  # fmt: skip
 TAKEN = frozenset({AttemptEnd.PREEMPTED, AttemptEnd.RECLAIMED})
@@ -142,9 +142,9 @@ def _settle(attempt: Attempt, job: Job, end: AttemptEnd, verdict: Verdict, now: 
 def _save(pairs: list[tuple[Attempt, Job]], now: datetime) -> None:
     if not pairs:
         return
-    names = [name.strip('"') for name, _ in JOB_COLUMNS]
+    names = [name for name, _ in JOB_COLUMNS]
     update_rows("jobs_job", JOB_COLUMNS, [[getattr(job, name) for name in names] for _, job in pairs])
-    names = [name.strip('"') for name, _ in ATTEMPT_COLUMNS]
+    names = [name for name, _ in ATTEMPT_COLUMNS]
     update_rows("jobs_attempt", ATTEMPT_COLUMNS, [[getattr(attempt, name) for name in names] for attempt, _ in pairs])
     with connection.cursor() as cursor:
         cursor.execute(

@@ -96,6 +96,12 @@ class Oidc:
     client_secret: str = field(repr=False)
     name: str
 
+    @property
+    def origin(self) -> str:
+        """Scheme and host alone, as a content security policy wants it."""
+        parts = urlsplit(self.issuer)
+        return f"{parts.scheme}://{parts.netloc}"
+
 
 @dataclass(frozen=True, slots=True)
 class Email:

@@ -51,7 +51,7 @@ _not_fitting = ["security.W005", "security.W008", "security.W021"]
 _said_by_ours = ["security.W004", "security.W009", "security.W012", "security.W016"]
 SILENCED_SYSTEM_CHECKS = [*_not_fitting, *_said_by_ours]
 
-_identity_provider = [ENV.oidc.issuer] if ENV.oidc else []
+_identity_provider = [ENV.oidc.origin] if ENV.oidc else []
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],

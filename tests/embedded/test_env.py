@@ -105,6 +105,12 @@ def test_a_mistake_is_one_line_that_names_the_variable(variables: dict[str, str]
     assert caught.value.problems == (line,)
 
 
+def test_an_identity_provider_is_known_by_its_issuer_and_allowed_by_its_origin() -> None:
+    one = env(ROTA_OIDC_ISSUER="https://id.example.org/realms/main/", ROTA_OIDC_CLIENT_ID="rota").oidc
+    assert one is not None
+    assert (one.issuer, one.origin) == ("https://id.example.org/realms/main", "https://id.example.org")
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(EnvError) as caught:
         env(PORT="0", ROTA_DEBUG="2", ROTA_HOME="/x")

@@ -92,13 +92,14 @@ _WINDOW = record(
     needs=("days", "from", "to", "model"),
 )
 read_quotas: Reader[tuple[Quota, ...]] = _read_quotas
+read_windows: Reader[tuple[Window, ...]] = list_of(_read_window)
 _TEAM = record(
     {
         "name": name,
         "parent": name,
         "weight": number(0, above=True),
         "quota": read_quotas,
-        "windows": list_of(_read_window),
+        "windows": read_windows,
     },
     needs=("name",),
 )
