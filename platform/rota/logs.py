@@ -14,12 +14,17 @@ def _without_colours(_logger: Any, _name: str, entry: MutableMapping[str, Any]) 
     return entry
 
 
+def _for_people() -> structlog.dev.ConsoleRenderer:
+    """Plain tracebacks: the richer ones print local variables, and with them passwords and tokens."""
+    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+
+
 def log_config(level: str, style: str) -> dict[str, Any]:
     """A `logging.config.dictConfig` for one process: everything to standard output at `level` and above.
 
     `style` is `json` or `console`. Lines of libraries get the same shape as ours.
     """
-    renderer = structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer(colors=False)
+    renderer = structlog.processors.JSONRenderer() if style == "json" else _for_people()
     before = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
