@@ -25,7 +25,7 @@ from scheduler.engine.cluster import Node
 from scheduler.engine.cycle import decide
 from scheduler.engine.demand import MIB_PER_GIB, Group, Kind, PendingJob, Shape
 from scheduler.engine.plan import Piece, Plan
-from scheduler.engine.policy import Backpressure, Placement, Policy, Queueing
+from scheduler.engine.policy import Backpressure, Placement, Policy, Preemption, Queueing, Reclaim
 from scheduler.engine.reasons import Hold
 from scheduler.engine.roster import Roster
 from scheduler.engine.snapshot import Phase
@@ -34,7 +34,8 @@ from scheduler.engine.snapshot import Phase
 def policy_of(
     queueing: str = "fifo", placement: str = "binpack", backpressure: Mapping[str, int] | None = None, **rules: Any
 ) -> Policy:
-    """A policy with names for the enums; the plainest where nothing is said."""
+    """A policy with names for the enums; the plainest where nothing is said, so nobody takes from others."""
+    rules = {"preemption": Preemption(enabled=False), "reclaim": Reclaim(enabled=False)} | rules
     return Policy(
         Queueing(queueing), placement=Placement(placement), backpressure=Backpressure(**backpressure or {}), **rules
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from quotas.limits import Amount, Quota, QuotaTree, Team
 from scheduler.engine.cluster import CardState, Node, NodeState
 from scheduler.engine.demand import Group, Kind, PendingJob, Shape
-from scheduler.engine.policy import Backpressure, Placement, Policy, Queueing
+from scheduler.engine.policy import Backpressure, Placement, Policy, Preemption, Queueing, Reclaim
 
 T = TypeVar("T")
 NAMES = ("n1", "n2", "n3", "n10", "x1", "x2")
@@ -97,6 +97,7 @@ def a_policy(dice: Random) -> Policy:
     return Policy(
         dice.choice(tuple(Queueing)), dice.random() < 0.5, placement=dice.choice(PLACEMENTS),
         inference_headroom=dice.choice((0.0, 0.25)), backpressure=Backpressure(*pressure),
+        preemption=Preemption(enabled=False), reclaim=Reclaim(enabled=False),
     )  # fmt: skip
 
 
