@@ -19,13 +19,12 @@ from itertools import chain
 from django.db import connection, transaction
 
 from jobs.events import event_of, note_dependents
-from jobs.models import Attempt, Job, JobEvent
+from jobs.models import Job, JobEvent
 from jobs.states import Actor, AttemptEnd, Event, JobState, transition
-from scheduler.bulk import update_rows
+from scheduler.bulk import insert_rows, update_rows
 from scheduler.engine.plan import Cause, Piece, Plan, Preempt, Start
 from scheduler.engine.reasons import Hold
 from scheduler.engine.snapshot import Phase
-from scheduler.inventory.models import Allocation
 from scheduler.load import Live, Said, Superseded
 from teams.selectors import revision
 
@@ -33,6 +32,18 @@ CYCLE_LOCK = 0x524F5442 >> 8
 REPEAT_FACTS_S = 4.0
 """A reason whose numbers alone have changed is written again after this long."""
 STARTED = transition(JobState.QUEUED, Event.PLACE, Actor.ENGINE).value
+ATTEMPT_COLUMNS = (
+    ("job_id", "bigint"), ("number", "int"), ("key", "text"), ("started_at", "timestamptz"), ("launch_problem", "text"),
+    ("stop_end", "text"), ("stop_why", "text"), ("end", "text"), ("note", "text"),
+)  # fmt: skip
+ALLOCATION_COLUMNS = (
+    ("attempt_id", "bigint"), ("node_id", "bigint"), ("group", "text"), ("replica", "int"), ("mib", "int"),
+    ("started_at", "timestamptz"), ("slot", "int"), ("gpu_id", "bigint"),
+)  # fmt: skip
+EVENT_COLUMNS = (
+    ("job_id", "bigint"), ("at", "timestamptz"), ("kind", "text"), ("actor", "text"), ("origin", "text"),
+    ("to", "text"), ("reason", "text"), ("data", "jsonb"),
+)  # fmt: skip
 STOPS = {
     Cause.PREEMPTION: (Event.PREEMPT, AttemptEnd.PREEMPTED, "{winner} goes first"),
     Cause.RECLAIM: (Event.RECLAIM, AttemptEnd.RECLAIMED, "its cards are taken back for {winner}"),
@@ -150,40 +161,40 @@ def _start(live: Live, starts: list[Start], now: datetime) -> dict[str, int]:
         )
         rows = {key: (pk, number) for key, pk, number in cursor.fetchall()}
     begun = [start for start in starts if start.job in rows]
-    attempts = Attempt.objects.bulk_create(
-        Attempt(job_id=rows[key][0], number=rows[key][1], key=f"{key}.{rows[key][1]}", started_at=now)
-        for key, _ in begun
-    )
-    Allocation.objects.bulk_create(
-        allocation
-        for attempt, start in zip(attempts, begun, strict=True)
-        for piece in start.pieces
-        for allocation in _allocations(live, attempt, piece, now)
-    )
-    JobEvent.objects.bulk_create(
-        JobEvent(
-            job_id=attempt.job_id, at=now, kind=Event.PLACE, actor=Actor.ENGINE, origin=JobState.QUEUED, to=STARTED,
-            data={"attempt": attempt.number, "nodes": sorted({piece.node for piece in start.pieces})[:50]},
+    attempts = dict(
+        insert_rows(
+            "jobs_attempt",
+            ATTEMPT_COLUMNS,
+            [(*rows[key], f"{key}.{rows[key][1]}", now, "", "", "", "", "") for key, _ in begun],
+            returning="job_id, id",
         )
-        for attempt, start in zip(attempts, begun, strict=True)
-    )  # fmt: skip
+    )
+    insert_rows(
+        "inventory_allocation",
+        ALLOCATION_COLUMNS,
+        [
+            row
+            for start in begun
+            for piece in start.pieces
+            for row in _allocations(live, attempts[rows[start.job][0]], piece, now)
+        ],
+    )
+    insert_rows("jobs_jobevent", EVENT_COLUMNS, [_place_event(*rows[start.job], start, now) for start in begun])
     return {start.job: rows[start.job][0] for start in begun}
 
 
-def _allocations(live: Live, attempt: Attempt, piece: Piece, now: datetime) -> Iterable[Allocation]:
+def _allocations(live: Live, attempt: int, piece: Piece, now: datetime) -> Iterable[tuple[object, ...]]:
     machine = live.machines[piece.node]
-    common = {
-        "attempt": attempt,
-        "node_id": machine.pk,
-        "group": piece.group,
-        "replica": piece.replica,
-        "mib": piece.mib,
-        "started_at": now,
-    }
+    where = (attempt, machine.pk, piece.group, piece.replica, piece.mib, now)
     if not piece.gpus:
-        yield Allocation(**common)
+        yield (*where, None, None)
     for index in piece.gpus:
-        yield Allocation(**common, slot=index, gpu_id=machine.cards[index] if live.chooses_gpu else None)
+        yield (*where, index, machine.cards[index] if live.chooses_gpu else None)
+
+
+def _place_event(job: int, number: int, start: Start, now: datetime) -> tuple[object, ...]:
+    data = {"attempt": number, "nodes": sorted({piece.node for piece in start.pieces})[:50]}
+    return (job, now, Event.PLACE.value, Actor.ENGINE.value, JobState.QUEUED.value, STARTED, "", json.dumps(data))
 
 
 def _stop(live: Live, preempts: Iterable[Preempt], now: datetime) -> dict[str, int]:

@@ -26,3 +26,17 @@ def update_rows(table: str, columns: Sequence[tuple[str, str]], rows: Sequence[S
     with connection.cursor() as cursor:
         cursor.execute(sql, [[row[place] for row in rows] for place in range(len(columns))])
         return int(cursor.rowcount)
+
+
+def insert_rows(
+    table: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]], returning: str = "id"
+) -> list[tuple[Any, ...]]:
+    """Insert rows, ``columns`` as for :func:`update_rows`; returns the columns ``returning`` of each, in no order."""
+    if not rows:
+        return []
+    names = ", ".join(f'"{name}"' for name, _ in columns)
+    arrays = ", ".join(f"%s::{kind}[]" for _, kind in columns)
+    sql = f"INSERT INTO {table} ({names}) SELECT {names} FROM unnest({arrays}) AS fresh({names}) RETURNING {returning}"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [list(column) for column in zip(*rows, strict=True)])
+        return cursor.fetchall()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -34,6 +35,7 @@ class _Sighting:
     pools: dict[str, Pool]
     nodes: dict[str, Node]
     cards: dict[str, Gpu]
+    cards_of: dict[int, list[Gpu]]
     new_nodes: list[Node] = field(default_factory=list)
     changed_nodes: dict[str, Node] = field(default_factory=dict)
     new_cards: list[Gpu] = field(default_factory=list)
@@ -71,12 +73,17 @@ def _look_up(cluster: Cluster, reports: Sequence[NodeReport], now: datetime, *, 
         uuids = [card.uuid for report in reports for card in report.gpus]
         nodes = nodes.filter(name__in=names)
         cards = cards.filter(node__name__in=names) | cards.filter(uuid__in=uuids)
+    rows = list(cards)
+    cards_of: dict[int, list[Gpu]] = defaultdict(list)
+    for card in rows:
+        cards_of[card.node_id].append(card)
     return _Sighting(
         cluster,
         now,
         {pool.model: pool for pool in Pool.objects.filter(cluster=cluster)},
         {node.name: node for node in nodes},
-        {card.uuid: card for card in cards},
+        {card.uuid: card for card in rows},
+        cards_of,
     )
 
 
@@ -128,8 +135,9 @@ def _take_in_cards(seen: _Sighting, node: Node, report: NodeReport) -> None:
         (card.uuid, card.index, card.memory_mib, card.virtual, None) for card in report.gpus
     ]
     reported = {card.uuid for card in report.gpus}
-    own = [card for card in seen.cards.values() if card.node_id == node.pk] if node.pk else []
-    lost = sorted((card for card in own if card.uuid not in reported), key=lambda card: card.index)
+    own = seen.cards_of.get(node.pk, []) if node.pk else []
+    here = (card for card in own if card.node_id == node.pk and card.uuid not in reported)  # others may have moved away
+    lost = sorted(here, key=lambda card: card.index)
     for position, card in enumerate(lost, start=len(report.gpus)):
         wanted.append((card.uuid, position, card.memory_mib, card.virtual, card.missing_since or seen.now))
     for uuid, index, memory, virtual, missing in wanted:
