@@ -25,7 +25,7 @@ GATED = Placement.HYBRID
 PLACEMENTS_PER_SECOND, DECIDE_SECONDS, DECIDE_SECONDS_DISTINCT = 50_000, 0.05, 0.25
 """The budgets of the design, for 1,250 nodes of 8 cards and 10,000 waiting jobs on 2 cores."""
 
-LEAST_RATIO, LEAST_RATIO_SMALL, SMALL = 1.25, 0.4, 1_000
+LEAST_RATIO, LEAST_RATIO_SMALL, SMALL = 1.25, 0.3, 1_000
 """The gates on the ratio to the reference, and the number of nodes below which the second one holds.
 
 The reference looks at every node for every replica, the engine does not: the fewer nodes, the better the reference.
