@@ -17,7 +17,7 @@ ENDS = {"succeeded", "failed", "cancelled", "rejected", "held"}
 
 def scenario(seed: int) -> dict[str, Any]:
     dice = random.Random(seed)
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {"prefix": "n", "count": dice.randint(1, 4), "gpus": 4, "model": "H100", "vram_gib": 80, "cpus": 16},
         {"prefix": "m", "count": dice.randint(1, 3), "gpus": 2, "model": "A100", "vram_gib": 41, "cpus": 12,
          "at": dice.choice([0, 900])},
