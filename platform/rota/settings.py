@@ -45,6 +45,7 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.https and E
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "frontend.views.failures.csrf_failure"
 # Of Django's deployment checks some do not fit (the redirect, see above; HSTS for subdomains that are not ours), and
 # some are said better, or once for all cookies, by rota.checks.
 _not_fitting = ["security.W005", "security.W008", "security.W021"]
@@ -71,6 +72,7 @@ CONTENT_SECURITY_POLICY = {
 
 INSTALLED_APPS = [
     "rota.apps.RotaConfig",
+    "frontend",  # early, so that its templates come before those of allauth
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -100,6 +102,7 @@ INSTALLED_APPS = [
     "jobs",
     "scheduler.inventory",
     "scheduler",
+    "api",
 ]
 
 MIDDLEWARE = [
@@ -110,6 +113,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
+    "api.middleware.api_answers",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -135,6 +139,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "csp.context_processors.nonce",
+                "frontend.context.pages",
             ]
         },
     }
@@ -228,11 +233,13 @@ CELERY_TIMEZONE = "UTC"
 # Static: the schedule is this table, kept in memory by beat, and has no state to lose. Each entry must expire before
 # it would pile up: {"name": {"task": "...", "schedule": seconds, "options": {"queue": "...", "expires": seconds}}}
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
-CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {}
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
+    "publish": {"task": "frontend.tasks.publish", "schedule": 1.0, "options": {"queue": "default", "expires": 1}},
+}
 
 # Run in this order by `manage.py bootstrap`, after the migrations, at every start; each is idempotent and returns
 # what the person or the command line on this machine must know (see rota.bootstrap).
-ROTA_BOOTSTRAP_STEPS = ["rota.bootstrap.first_admin"]
+ROTA_BOOTSTRAP_STEPS = ["rota.bootstrap.first_admin", "api.bootstrap.local_token"]
 
 # --- People --------------------------------------------------------------------------------------------------------
 
@@ -290,14 +297,24 @@ if ENV.email:
 # --- API -----------------------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "api.authentication.TokenAuthentication",
+        "api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["api.authentication.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["api.throttles.ApiThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["api.parsing.StrictJSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "api.pages.LimitOffset",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "api.errors.handle",
+    "NUM_PROXIES": ENV.proxies,
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
+# How many in a minute: requests of one user, of one address of the anonymous; wrong secrets of one token, and wrong
+# tokens of all kinds, from one address.
+ROTA_API_RATES = {"user": 3000, "anonymous": 120, "token_guess": 10, "token_guesses": 60}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Rota",
     "DESCRIPTION": "The duty roster of a GPU cluster: jobs, teams, quotas, clusters and nodes.",
@@ -305,6 +322,16 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "JobState": "jobs.models.STATE_CHOICES",
+        "NodeState": "api.nodes.STATES",
+        "CardState": "api.nodes.CARD_STATES",
+        "TeamState": "teams.models.TeamState",
+    },
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "api.schema.problems_everywhere",
+    ],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
@@ -315,6 +342,7 @@ SPECTACULAR_SETTINGS = {
 USE_I18N = USE_TZ = True
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LANGUAGE_COOKIE_AGE = 365 * 24 * 3600
 LOCALE_PATHS = [BASE_DIR / "platform" / "rota" / "locale"]
 TIME_ZONE = ENV.time_zone
 
