@@ -28,7 +28,7 @@ from scheduler.engine.snapshot import Phase
 from scheduler.load import Live, Said, Superseded
 from teams.selectors import revision
 
-CYCLE_LOCK = 0x524F5442 >> 8
+CYCLE_LOCK = 0x524F5442
 REPEAT_FACTS_S = 4.0
 """A reason whose numbers alone have changed is written again after this long."""
 STARTED = transition(JobState.QUEUED, Event.PLACE, Actor.ENGINE).value

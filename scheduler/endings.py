@@ -35,13 +35,17 @@ TAKEN = frozenset({AttemptEnd.PREEMPTED, AttemptEnd.RECLAIMED})
 
 
 class Ending(NamedTuple):
-    """How an attempt, by its id, ended by itself. A request to stop that came before may make another end of it."""
+    """How an attempt, by its id, ended by itself. A request to stop that came before may make another end of it.
+
+    ``again`` False: it could only end in the same way again, so its job is not tried again for that.
+    """
 
     attempt: int
     end: AttemptEnd
     exit_code: int | None = None
     signal: int | None = None
     note: str = ""
+    again: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def _decide(
         end,
         own_failures=tally.own_failures,
         infrastructure_in_a_row=tally.infrastructure_in_a_row,
-        retries=job.retries,
+        retries=job.retries if ending.again else 0,
         retry=policy.retry,
         jitter=chance(),
     )

@@ -24,8 +24,8 @@ What a backend says becomes rows:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import connection
@@ -33,6 +33,7 @@ from django.db.models import F, Q
 
 from jobs.events import short
 from jobs.models import Attempt
+from jobs.reading import SpecError
 from jobs.selectors import spec_of
 from jobs.spec import JobSpec
 from jobs.states import AttemptEnd, JobState
@@ -58,10 +59,14 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the backend is to be told now; saying it twice does no harm."""
+    """What the backend is to be told now; saying it twice does no harm.
+
+    ``unreadable`` are attempts of jobs whose description cannot be read any more, each with why: to be refused.
+    """
 
     launches: tuple[Launch, ...] = ()
     stops: tuple[Stop, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 def orders_for(cluster_id: int, now: datetime, *, most: int = 1000) -> Orders:
@@ -74,7 +79,8 @@ def orders_for(cluster_id: int, now: datetime, *, most: int = 1000) -> Orders:
         .select_related("job__team", "job__user")
         .order_by("started_at", "pk")[:most]
     )
-    return Orders(tuple(_launches(list(attempts))), tuple(_stops(cluster_id, now, most)))
+    launches, unreadable = _launches(list(attempts))
+    return Orders(tuple(launches), tuple(_stops(cluster_id, now, most)), unreadable)
 
 
 def begin_launch(attempt: str, now: datetime) -> bool:
@@ -101,10 +107,17 @@ def note_launched(attempts: str | Collection[str], now: datetime) -> None:
     Attempt.objects.filter(key__in=keys, launched_at=None).update(launched_at=now, launch_problem="")
 
 
-def launch_again(attempt: str, why: str) -> None:
-    """Note that a launch has failed for the time being (TransientError): it is due again."""
-    Attempt.objects.filter(key=attempt, launched_at=None, seen_at=None).update(
-        launch_begun_at=F("launch_begun_at") - LAUNCH_TIMEOUT, launch_problem=short(why)
+def launch_again(attempt: str, why: str, *, now: datetime, shortest: timedelta, longest: timedelta) -> None:
+    """Note that a launch has failed for the time being (TransientError): it is due again after a while.
+
+    That is half as long as it has been tried so far, so the pauses grow by themselves, within the given bounds.
+    """
+    row = Attempt.objects.filter(key=attempt, launched_at=None, seen_at=None).first()
+    if row is None or row.launch_begun_at is None:
+        return
+    pause = min(longest, max(shortest, (now - row.started_at) / 2))
+    Attempt.objects.filter(pk=row.pk, launched_at=None, seen_at=None).update(
+        launch_begun_at=now - LAUNCH_TIMEOUT + pause, launch_problem=short(why)
     )
 
 
@@ -113,7 +126,7 @@ def refuse_launch(attempt: str, why: str, *, now: datetime, chance: Callable[[],
     row = Attempt.objects.select_related("job__cluster").filter(key=attempt, ended_at=None).first()
     if row is None:
         return []
-    ending = Ending(row.pk, AttemptEnd.FAILED, note=why)
+    ending = Ending(row.pk, AttemptEnd.FAILED, note=why, again=False)
     return end_attempts(cluster=row.job.cluster, endings=[ending], now=now, chance=chance)
 
 
@@ -149,7 +162,8 @@ def note_forgotten(attempts: Collection[str], now: datetime) -> None:
 
 
 def _stops(cluster_id: int, now: datetime, most: int) -> Iterable[Stop]:
-    due = Q(stop_sent_at=None) | Q(stop_sent_at__lt=now - STOP_AGAIN)
+    # One that was sent while the launch was still on its way may have found nothing to stop.
+    due = Q(stop_sent_at=None) | Q(stop_sent_at__lt=now - STOP_AGAIN) | Q(stop_sent_at__lt=F("launched_at"))
     rows = Attempt.objects.filter(
         due, job__cluster_id=cluster_id, ended_at=None, stop_at__isnull=False, launch_begun_at__isnull=False
     )
@@ -157,9 +171,11 @@ def _stops(cluster_id: int, now: datetime, most: int) -> Iterable[Stop]:
     return [Stop(key, grace, why) for key, grace, why in columns]
 
 
-def _launches(attempts: list[Attempt]) -> Iterable[Launch]:
+def _launches(attempts: list[Attempt]) -> tuple[list[Launch], dict[str, str]]:
+    launches: list[Launch] = []
+    unreadable: dict[str, str] = {}
     if not attempts:
-        return
+        return launches, unreadable
     held: dict[int, dict[tuple[str, int], list[tuple[str, int | None, int | None, int]]]]
     held = defaultdict(lambda: defaultdict(list))
     rows = Allocation.objects.filter(attempt__in=attempts, released_at=None).order_by("pk")
@@ -167,18 +183,29 @@ def _launches(attempts: list[Attempt]) -> Iterable[Launch]:
     for attempt, group, replica, node, index, slot, mib in rows.values_list(*columns):
         held[attempt][group, replica].append((node, index, slot, mib))
     for row in attempts:
-        spec = spec_of(row.job)
-        yield Launch(
-            attempt=row.key,
-            job=row.job.key,
-            replicas=tuple(_replicas(spec, held[row.pk])),
-            command=spec.command,
-            env=dict(spec.env),
-            cwd=spec.cwd,
-            grace_s=spec.grace,
-            time_limit_s=spec.time_limit,
-            checkpoint_signal=spec.checkpoint_signal,
-        )
+        try:
+            spec = spec_of(row.job)
+        except SpecError as error:
+            unreadable[row.key] = f"its description cannot be read any more: {error}"
+            continue
+        launches.append(_launch(row, spec, held[row.pk]))
+    return launches, unreadable
+
+
+def _launch(
+    row: Attempt, spec: JobSpec, held: dict[tuple[str, int], list[tuple[str, int | None, int | None, int]]]
+) -> Launch:
+    return Launch(
+        attempt=row.key,
+        job=row.job.key,
+        replicas=tuple(_replicas(spec, held)),
+        command=spec.command,
+        env=dict(spec.env),
+        cwd=spec.cwd,
+        grace_s=spec.grace,
+        time_limit_s=spec.time_limit,
+        checkpoint_signal=spec.checkpoint_signal,
+    )
 
 
 def _replicas(

@@ -234,12 +234,30 @@ CELERY_TIMEZONE = "UTC"
 # it would pile up: {"name": {"task": "...", "schedule": seconds, "options": {"queue": "...", "expires": seconds}}}
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
+    **{
+        f"tick-{group}": {
+            "task": "scheduler.tasks.tick",
+            "schedule": 1.0,
+            "kwargs": {"group": group},
+            "options": {"queue": f"tick-{group}", "expires": 1},
+        }
+        for group in ENV.tick_groups
+    },
+    "rounds": {"task": "scheduler.tasks.rounds", "schedule": 1.0, "options": {"queue": "default", "expires": 1}},
+    "sweep": {"task": "scheduler.tasks.sweep", "schedule": 30.0, "options": {"queue": "default", "expires": 30}},
+    "demo": {"task": "scheduler.tasks.demo", "schedule": 5.0, "options": {"queue": "default", "expires": 5}},
     "publish": {"task": "frontend.tasks.publish", "schedule": 1.0, "options": {"queue": "default", "expires": 1}},
 }
 
 # Run in this order by `manage.py bootstrap`, after the migrations, at every start; each is idempotent and returns
 # what the person or the command line on this machine must know (see rota.bootstrap).
-ROTA_BOOTSTRAP_STEPS = ["rota.bootstrap.first_admin", "api.bootstrap.local_token"]
+ROTA_BOOTSTRAP_STEPS = [
+    "rota.bootstrap.first_admin",
+    "api.bootstrap.local_token",
+    "scheduler.demo.first_start.look_again",
+    "scheduler.demo.first_start.this_machine",
+    "scheduler.demo.first_start.demo_cluster",
+]
 
 # --- People --------------------------------------------------------------------------------------------------------
 

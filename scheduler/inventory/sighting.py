@@ -17,7 +17,7 @@ from scheduler.backends.base import NodeReport
 from scheduler.inventory.models import Allocation, Cluster, Contact, Gpu, Node, Pool
 from scheduler.inventory.services import note_nodes
 
-OBSERVE_LOCK = 0x524F5441 >> 8  # "ROT": the first half of the advisory locks that observers of one cluster share
+OBSERVE_LOCK = 0x524F5441  # "ROTA": the first half of the advisory locks that observers of one cluster share
 OUT_OF_THE_WAY = 16_384  # added to indexes of cards while they change places
 NODE_FIELDS = (
     "pool", "contact", "contact_at", "note", "vram_mib", "cpus_milli", "memory_mib", "labels", "taints", "rack",
