@@ -22,6 +22,7 @@ from scheduler.engine.throttle import Throttle
 PLENTY = 1 << 62
 """CPUs or MiB of host memory that no job uses up."""
 
+OTHERS_FIRST = (Reason.RESERVED, Reason.TURN, Reason.BACKPRESSURE)
 PROBES = 24
 """Nodes looked at one by one before all are looked at together."""
 
@@ -29,7 +30,7 @@ PROBES = 24
 class Stop(NamedTuple):
     """Where the walk stopped a lane: its first job and the kind of gate.
 
-    ``ahead`` is the job that goes first, if that was it; ``opens`` when a protected loan may be taken back (seconds).
+    ``ahead`` is the job that goes first, if that was it; ``opens`` when a loan may be taken back, or that job starts.
     """
 
     job: PendingJob
@@ -70,7 +71,7 @@ class Explainer:
         if barred and not self.feasibility.holds(fit, allowed):
             return self.feasibility.out_of_service(fit, allowed)
         nodes = allowed & self.ledger.ready & ~fit.excluded
-        if stop.reason in (Reason.TURN, Reason.BACKPRESSURE) and self._fits(fit, nodes):
+        if stop.reason in OTHERS_FIRST and self._fits(fit, nodes):
             return self._others_first(lane, stop)
         by_host = self._host(fit, nodes)
         if by_host is None and stop.reason is Reason.RECLAIM:
@@ -141,10 +142,16 @@ class Explainer:
         return self._plenty
 
     def _others_first(self, lane: Lane, stop: Stop) -> Hold:
-        if stop.ahead is not None:
+        """It would fit, but for those ahead of it or for the limits on starts."""
+        if stop.ahead is None:
+            team = self.accounts.tree.teams[lane.team].name
+            return self.throttle.hold_all() or self.throttle.hold_team(lane.team, team) or _out_of_luck()
+        if stop.reason is Reason.TURN:
             return hold(Reason.TURN, "{ahead} of {team} goes first", ahead=stop.ahead.key, team=stop.ahead.team)
-        team = self.accounts.tree.teams[lane.team].name
-        return self.throttle.hold_all() or self.throttle.hold_team(lane.team, team) or _out_of_luck()
+        return hold(
+            Reason.RESERVED, "the free {what} are held for {ahead} of {team}, to start by {at}",
+            what=what(lane.shape), ahead=stop.ahead.key, team=stop.ahead.team, at=self.accounts.clock(stop.opens),
+        )  # fmt: skip
 
     def _lent_out(self, lane: Lane, stop: Stop) -> Hold:
         return hold(

@@ -13,6 +13,7 @@ from quotas.limits import NANO, QuotaTree
 from scheduler.engine.cluster import CardState, Inventory, Node, NodeState
 from scheduler.engine.demand import PendingJob, Shape
 from scheduler.engine.fairshare import settle
+from scheduler.engine.horizon import Horizon
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, replica_nano
 from scheduler.engine.plan import Claim, Piece
@@ -20,6 +21,8 @@ from scheduler.engine.policy import Policy
 from scheduler.engine.snapshot import Lane, LimitTables, Phase, RunningJob, Snapshot, Use
 
 RECENT_SECONDS = 60.0
+STOPPING_ENDS = 0.0
+"""When a job that is stopping is expected to have left: a moment that has passed."""
 
 
 class Roster:
@@ -42,6 +45,7 @@ class Roster:
         self._claims: tuple[Claim, ...] = ()
         self._lent = False
         self._ledger: Ledger
+        self._horizon: Horizon
         self.tree = tree
         self._uses = [Use()] * len(tree.teams)
         self._set_inventory(Inventory(nodes))
@@ -95,6 +99,7 @@ class Roster:
             for piece in running.pieces
         )
         self._ledger.set_working(self._inventory.index[name], gpu, working=state is CardState.OK, held=held)
+        self._refresh(self._inventory.index[name])
 
     # Teams and rules
 
@@ -175,6 +180,8 @@ class Roster:
         running = self._running[key]
         self._starting += (phase is Phase.STARTING) - (running.phase is Phase.STARTING)
         self._running[key] = replace(running, phase=phase)
+        if phase is Phase.STOPPING:
+            self._promise_at_once(running)
 
     def release(self, key: str, now: float) -> RunningJob:
         """Free the cards of a job. Raises KeyError if it holds none."""
@@ -183,7 +190,7 @@ class Roster:
         self._starting -= running.phase is Phase.STARTING
         self._charge(running, -1, now)
         for piece in running.pieces:
-            self._release_piece(running.job.shape, piece)
+            self._release_piece(running.job, piece)
         return running
 
     def keep(self, claims: tuple[Claim, ...]) -> None:
@@ -224,6 +231,7 @@ class Roster:
             starting=self._starting,
             epoch=self.epoch,
             synced=self.synced,
+            horizon=self._horizon,
             claims=self._claims,
             version=self._version,
         )
@@ -235,6 +243,7 @@ class Roster:
         if self._lent:
             self._ledger = self._ledger.copy()
             self._running = self._running.copy()
+            self._horizon = self._horizon.copy()
             self._lent = False
 
     def _set_inventory(self, inventory: Inventory) -> None:
@@ -244,6 +253,7 @@ class Roster:
         gone = {model: 0 for running in self._running.values() for model, _ in running.amounts}
         self._limits = LimitTables(self.tree, gone | inventory.cards)  # use of a model that has left goes on counting
         self._ledger = Ledger(inventory)
+        self._horizon = Horizon(len(inventory), inventory.width)
         table = self._limits.at(self.epoch)
         self._used = [0] * table.slots
         for running in self._running.values():
@@ -253,6 +263,8 @@ class Roster:
             self._ledger.set_working(inventory.index[name], gpu, working=state is CardState.OK, held=False)
         for name, node_state in self._states.items():
             self._ledger.set_ready(inventory.index[name], ready=node_state is NodeState.READY)
+        for node in range(len(inventory)):
+            self._refresh(node)
         self._refit()
 
     def _refit(self) -> None:
@@ -306,23 +318,42 @@ class Roster:
                     self._ledger.take_slice(node, gpu, piece.mib)
             else:
                 self._ledger.hold_cards(node, piece.gpus)
+                self._horizon.promise(node, running.job.key, running.ends_by, len(piece.gpus))
+            self._refresh(node)
 
     def _present(self, node: int, piece: Piece) -> Iterator[int]:
         """The cards of a piece that the node still has: it may have come back with fewer."""
         cards = self._inventory.nodes[node].gpus
         return (gpu for gpu in piece.gpus if gpu < cards)
 
-    def _release_piece(self, shape: Shape, piece: Piece) -> None:
+    def _promise_at_once(self, running: RunningJob) -> None:
+        """Expect the cards of a job that is stopping back at any moment."""
+        for piece in running.pieces:
+            node = self._inventory.index.get(piece.node)
+            if node is not None and not piece.mib:
+                self._horizon.forget(node, running.job.key)
+        for piece in running.pieces:
+            node = self._inventory.index.get(piece.node)
+            if node is not None and not piece.mib:
+                self._horizon.promise(node, running.job.key, STOPPING_ENDS, len(piece.gpus))
+                self._refresh(node)
+
+    def _refresh(self, node: int) -> None:
+        self._horizon.refresh(node, self._ledger.free[node].bit_count())
+
+    def _release_piece(self, job: PendingJob, piece: Piece) -> None:
         node = self._inventory.index.get(piece.node)
         if node is None:
             return
-        group = next(group for group in shape.groups if group.name == piece.group)
+        group = next(group for group in job.shape.groups if group.name == piece.group)
         self._ledger.take_host(node, -group.cpus_milli, -group.memory_mib)
         if piece.mib:
             for gpu in self._present(node, piece):
                 self._ledger.give_slice(node, gpu, piece.mib)
         else:
             self._ledger.give_cards(node, piece.gpus)
+            self._horizon.forget(node, job.key)
+        self._refresh(node)
 
 
 def _order(job: PendingJob) -> tuple[int, float, int]:

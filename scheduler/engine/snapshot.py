@@ -7,6 +7,7 @@ from enum import StrEnum
 from quotas.limits import LimitTable, QuotaTree
 from scheduler.engine.cluster import Inventory
 from scheduler.engine.demand import PendingJob, Shape
+from scheduler.engine.horizon import Horizon
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit
 from scheduler.engine.plan import Claim, Piece
@@ -92,6 +93,7 @@ class Snapshot:
     account of the limit table, ``uses`` the decayed use per team. ``gateable`` are the waiting jobs that may be
     stopped by themselves, ``claims`` the cards that an earlier plan keeps for some of them. ``recent`` has the
     (time, team) of the starts of the last minute, ``starting`` how many jobs have been placed and do not run yet.
+    ``horizon`` is when the cards of those who run come free, as their limits promise.
     ``synced`` is False until the first complete look at the cluster.
     """
 
@@ -107,5 +109,6 @@ class Snapshot:
     starting: int = 0
     epoch: float = 0.0
     synced: bool = True
+    horizon: Horizon | None = field(default=None, compare=False, repr=False)
     claims: tuple[Claim, ...] = ()
     version: int = 0

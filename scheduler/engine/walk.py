@@ -4,13 +4,14 @@ import math
 from heapq import heapify, heappop, heapreplace
 
 from scheduler.engine.accounts import Accounts
-from scheduler.engine.cluster import natural
+from scheduler.engine.backfill import Reservations
+from scheduler.engine.cluster import bitset_of, natural
 from scheduler.engine.demand import PendingJob, Shape
 from scheduler.engine.explain import Explainer, Stop
 from scheduler.engine.feasibility import Feasibility
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.order import DISCIPLINES
-from scheduler.engine.placement.gang import pieces, place
+from scheduler.engine.placement.gang import NO_CAPS, Placed, pieces, place, undo
 from scheduler.engine.placement.strategies import STRATEGIES
 from scheduler.engine.plan import Cause, Claim, Piece, Preempt, Resize, Start
 from scheduler.engine.policy import Policy
@@ -53,6 +54,9 @@ class Walk:
         self.resizes: list[Resize] = []
         self.claims: dict[str, Claim] = {}
         self.opens = math.inf
+        self.reservations: Reservations | None = None
+        if policy.backfill and policy.reserve_for and snapshot.horizon is not None:
+            self.reservations = Reservations(snapshot.horizon.copy(), self.ledger, policy, now)
         self._shapes: dict[str, Shape] = {}
         self._settled: dict[str, list[Where]] = {}
         self.stops: dict[int, Stop] = {}
@@ -72,8 +76,10 @@ class Walk:
 
     def _honour(self, claim: Claim, lane: Lane, job: PendingJob) -> None:
         spots = locate(self.ledger, lane.shape, claim.pieces)
-        if spots is None or not in_service(self.ledger, spots) or not self.accounts.allowed_nodes(lane):
+        if spots is None or not in_service(self.ledger, spots):
             return  # it has to find another place
+        if bitset_of({spot.node for spot in spots}) & ~self.accounts.allowed_nodes(lane):
+            return  # a limit has been lowered since
         if vacant(self.ledger, spots):
             hold_spots(self.ledger, spots)
             self._enter_start(lane, job, claim.pieces, spots)
@@ -83,6 +89,8 @@ class Walk:
     def _enter_start(self, lane: Lane, job: PendingJob, pieces: tuple[Piece, ...], spots: list[Where]) -> None:
         """Note a start that the ledger has already."""
         self.starts.append(Start(job.key, pieces))
+        if self.reservations is not None:
+            self.reservations.note_start(job, pieces)
         self._settled[job.key] = spots
         self.accounts.enter(lane.team, self.taking.amounts(pieces))
         self.throttle.note_start(lane.team)
@@ -134,7 +142,9 @@ class Walk:
         stop = self._try(lane, lane.jobs[index])
         following = self._head(position, index + 1) if stop is None else None
         if stop is not None:
-            self.stops[lane.number] = stop
+            self.stops.setdefault(lane.number, stop)
+            if stop.reason is Reason.RESERVED:
+                following = self._head(position, index + 1, shorter_than=stop.job.time_limit)
         if following is None:
             heappop(queue)
         else:
@@ -146,11 +156,18 @@ class Walk:
         lanes = {lane.number: lane for lane in self.snapshot.lanes}
         return {number: explainer.why(lanes[number], stop) for number, stop in self.stops.items()}
 
-    def _head(self, position: int, index: int) -> Head | None:
-        """The first job of a lane from ``index`` on that no gate stops."""
+    def _head(self, position: int, index: int, shorter_than: float | None = math.inf) -> Head | None:
+        """The first job of a lane from ``index`` on that no gate stops, with a shorter limit than ``shorter_than``.
+
+        What one job may not do for its length a shorter one behind it may; None is a limit longer than any.
+        """
+        most = math.inf if shorter_than is None else shorter_than
+        any_length = shorter_than == math.inf
         jobs = self.snapshot.lanes[position].jobs
         for at in range(index, len(jobs)):
             job = jobs[at]
+            if not any_length and (job.time_limit is None or job.time_limit >= most):
+                continue
             if job.key not in self.gated and job.key not in self._settled:
                 return (-job.priority, job.submitted, job.sequence, position, at)
         return None
@@ -175,19 +192,41 @@ class Walk:
             return Stop(job, Reason.TURN, ahead)
         if self.throttle.limited and (self.throttle.hold_all() or self.throttle.hold_team(lane.team, job.team)):
             return Stop(job, Reason.BACKPRESSURE)
-        placed = None if self._too_few_cards(lane) else place(self.ledger, lane.fit, self.strategy, allowed)
+        full = self._too_few_cards(lane)
+        caps = self.reservations.caps(job) if self.reservations is not None and self.reservations.made else NO_CAPS
+        placed = None if full else place(self.ledger, lane.fit, self.strategy, allowed, caps)
         if placed is not None:
-            self._shapes[job.key] = lane.shape
-            self.starts.append(Start(job.key, pieces(self.ledger, lane.shape.groups, placed)))
-            self.accounts.charge(lane.team, self.ledger, placed)
-            self.throttle.note_start(lane.team)
+            self._start(lane, job, placed)
             return None
-        self._full_at = self.accounts.version
+        if not caps:
+            self._full_at = self.accounts.version
         taken = self._take_for(lane, job)
         if taken is TAKEN:
             return None
         self._block(lane, job, usable)
-        return taken or Stop(job, Reason.GPUS)
+        by_reservation = self._reserved(lane, job, allowed) if caps and not full else None
+        if self.reservations is not None and self.feasibility.hold_of(lane.fit) is None:
+            self.reservations.reserve(lane, job, allowed)
+        return by_reservation or taken or Stop(job, Reason.GPUS)
+
+    def _start(self, lane: Lane, job: PendingJob, placed: list[Placed]) -> None:
+        start = Start(job.key, pieces(self.ledger, lane.shape.groups, placed))
+        self.starts.append(start)
+        self._shapes[job.key] = lane.shape
+        self.accounts.charge(lane.team, self.ledger, placed)
+        self.throttle.note_start(lane.team)
+        if self.reservations is not None:
+            self.reservations.note_start(job, start.pieces)
+
+    def _reserved(self, lane: Lane, job: PendingJob, allowed: int) -> Stop | None:
+        """The stop of a job that would fit now, but for the reservations of others."""
+        assert self.reservations is not None
+        placed = place(self.ledger, lane.fit, self.strategy, allowed)
+        if placed is None:
+            return None
+        undo(self.ledger, placed)
+        binding = self.reservations.binding(job, allowed)
+        return None if binding is None else Stop(job, Reason.RESERVED, binding.job, binding.at)
 
     def _take_for(self, lane: Lane, job: PendingJob) -> Stop | None:
         """Let a job take what it has a right to: TAKEN if it does, else a stop if there is more to say, else None."""

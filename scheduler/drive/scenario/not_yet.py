@@ -20,13 +20,7 @@ def _timed(value: object) -> bool:
     return isinstance(value, Mapping) and str(value.get("after", 0)).strip("smhd ") not in ("0", "0.0")
 
 
-def _at_least_one(value: object) -> bool:
-    return isinstance(value, int) and value > 0
-
-
 NOT_YET: Mapping[str, Test] = {
-    "policy.backfill": _given,
-    "policy.reserve_for": _at_least_one,
     "policy.elastic": _enabled,
     "policy.watermark": _enabled,
     "policy.hang": _given,

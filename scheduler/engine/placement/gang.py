@@ -1,6 +1,7 @@
 """Placing a whole job: every replica of every group, or nothing at all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from scheduler.engine.demand import Group
@@ -20,11 +21,17 @@ class Placed(NamedTuple):
     gpus: tuple[int, ...]
 
 
-def place(ledger: Ledger, fit: Fit, strategy: Strategy, allowed: int) -> list[Placed] | None:
+NO_CAPS: Mapping[int, int] = MappingProxyType({})
+
+
+def place(
+    ledger: Ledger, fit: Fit, strategy: Strategy, allowed: int, caps: Mapping[int, int] = NO_CAPS
+) -> list[Placed] | None:
     """Put a job on ready nodes of ``allowed`` and return where; None, with the ledger as it was, if it does not fit.
 
     A gang stays on one model while one has room for it, and off the nodes it should avoid while the others do. Groups
-    that share nodes are tried the most demanding first, then the least choosy last.
+    that share nodes are tried the most demanding first, then the least choosy last. ``caps`` bounds how many free
+    cards of a node it may take.
     """
     nodes = allowed & ledger.ready & ~fit.excluded
     topology = fit.shape.topology
@@ -33,7 +40,7 @@ def place(ledger: Ledger, fit: Fit, strategy: Strategy, allowed: int) -> list[Pl
         for area in areas(ledger, fit, choice, emptiest_first=strategy.spreads) if together else (choice,):
             for groups in _orders(fit):
                 spread = Spread(ledger.inventory, topology, fit.shape.replicas) if topology.spread else None
-                placed = _place_groups(ledger, groups, strategy, area, spread)
+                placed = _place_groups(ledger, groups, strategy, area, spread, caps)
                 if placed is not None:
                     return placed
     return None
@@ -78,13 +85,20 @@ def _orders(fit: Fit) -> Iterator[tuple[GroupFit, ...]]:
 
 
 def _place_groups(
-    ledger: Ledger, groups: tuple[GroupFit, ...], strategy: Strategy, nodes: int, spread: Spread | None
+    ledger: Ledger,
+    groups: tuple[GroupFit, ...],
+    strategy: Strategy,
+    nodes: int,
+    spread: Spread | None,
+    caps: Mapping[int, int],
 ) -> list[Placed] | None:
     placed: list[Placed] = []
     opened = 0
+    left = dict(caps) if caps else {}
     for each in groups:
         group = each.group
         want = Want(group.gpus, each.mib, group.cpus_milli, group.memory_mib, each.nodes & nodes, each.packs)
+        want.caps = left
         for replica in range(group.replicas):
             want.remaining = group.replicas - replica
             if spread is None:
@@ -121,11 +135,17 @@ def _spot(ledger: Ledger, want: Want, strategy: Strategy, opened: int) -> tuple[
     """Find and hold cards for one replica."""
     if not want.mib:
         node = strategy.choose_node(ledger, want, opened) if want.gpus < len(ledger.by_free) else -1
-        return None if node < 0 else (node, ledger.take_cards(node, want.gpus))
+        if node < 0:
+            return None
+        if want.caps:
+            want.spend(node, want.gpus)
+        return node, ledger.take_cards(node, want.gpus)
     if want.gpus == 1:
         card = strategy.choose_card(ledger, want, opened)
         if card is None:
             return None
+        if want.caps and ledger.free[card[0]] >> card[1] & 1:
+            want.spend(card[0], 1)
         ledger.take_slice(*card, want.mib)
         return card[0], (card[1],)
     several = several_slices(ledger, want)

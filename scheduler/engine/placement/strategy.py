@@ -9,12 +9,14 @@ from scheduler.engine.ledger import Ledger
 class Want:
     """What one replica needs, and the nodes it may still use.
 
+    ``caps`` bounds, per node, how many more free cards the job may take there: the rest is reserved for others.
+
     ``nodes`` shrinks as nodes turn out to lack CPUs or memory: within one decision nothing is given back, so a node
     that failed once need not be asked again. ``packs`` is whether hybrid packs this job; ``remaining`` counts the
     replicas of the group still to be placed.
     """
 
-    __slots__ = ("cpus_milli", "gpus", "memory_mib", "mib", "nodes", "packs", "remaining")
+    __slots__ = ("caps", "cpus_milli", "gpus", "memory_mib", "mib", "nodes", "packs", "remaining")
 
     def __init__(self, gpus: int, mib: int, cpus_milli: int, memory_mib: int, nodes: int, packs: bool) -> None:
         self.gpus = gpus
@@ -24,6 +26,12 @@ class Want:
         self.nodes = nodes
         self.packs = packs
         self.remaining = 1
+        self.caps: dict[int, int] = {}
+
+    def spend(self, node: int, cards: int) -> None:
+        """Note that free cards of a node are taken."""
+        if node in self.caps:
+            self.caps[node] -= cards
 
 
 class Strategy(Protocol):
@@ -41,15 +49,20 @@ class Strategy(Protocol):
         """The (node, card) for a replica of one slice, None if none fits."""
 
 
-def with_host(ledger: Ledger, candidates: int, want: Want) -> int:
-    """The lowest of ``candidates`` with the CPUs and memory wanted, -1 if none has; forgets those without."""
+def with_host(ledger: Ledger, candidates: int, want: Want, *, opening: bool = True) -> int:
+    """The lowest of ``candidates`` with the CPUs and memory wanted, -1 if none has; forgets those without.
+
+    ``opening``: free cards are wanted, so that those reserved for others do not count.
+    """
     while candidates:
         low = candidates & -candidates
         node = low.bit_length() - 1
         if ledger.cpus[node] >= want.cpus_milli and ledger.memory[node] >= want.memory_mib:
-            return node
+            if not opening or not want.caps or want.caps.get(node, want.gpus) >= want.gpus:
+                return node
+        else:
+            want.nodes &= ~low
         candidates ^= low
-        want.nodes &= ~low
     return -1
 
 
@@ -97,7 +110,7 @@ def emptiest_shared(ledger: Ledger, want: Want) -> tuple[int, int] | None:
 def _card_with(ledger: Ledger, want: Want, left: int) -> tuple[int, int] | None:
     candidates = ledger.by_left[left] & want.nodes
     while candidates:
-        node = with_host(ledger, candidates, want)
+        node = with_host(ledger, candidates, want, opening=False)
         if node < 0:
             return None
         gpu = ledger.shared_gpu(node, left)
@@ -124,6 +137,8 @@ def several_slices(ledger: Ledger, want: Want) -> tuple[int, tuple[int, ...]] | 
     best: tuple[int, int] | None = None
     chosen: tuple[int, ...] = ()
     for node in members(want.nodes & ledger.inventory.at_least[min(want.gpus, ledger.inventory.width + 1)]):
+        if node in want.caps:
+            continue  # some of its cards are reserved
         if ledger.cpus[node] < want.cpus_milli or ledger.memory[node] < want.memory_mib:
             continue
         lefts = sorted(
