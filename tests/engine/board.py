@@ -35,9 +35,12 @@ def policy_of(
     queueing: str = "fifo", placement: str = "binpack", backpressure: Mapping[str, int] | None = None, **rules: Any
 ) -> Policy:
     """A policy with names for the enums; the plainest where nothing is said, so nobody takes from others."""
-    rules = {"preemption": Preemption(enabled=False), "reclaim": Reclaim(enabled=False)} | rules
+    plain: dict[str, Any] = {"preemption": Preemption(enabled=False), "reclaim": Reclaim(enabled=False)}
     return Policy(
-        Queueing(queueing), placement=Placement(placement), backpressure=Backpressure(**backpressure or {}), **rules
+        Queueing(queueing),
+        placement=Placement(placement),
+        backpressure=Backpressure(**backpressure or {}),
+        **plain | rules,
     )
 
 

@@ -133,7 +133,9 @@ def test_which_card_takes_a_slice(placement: str, running: str, expected: str) -
         ("", "j a 2 slice=6000", "n1:0-1"),
         ("", "j a 3 slice=6000", "impossible"),
         ("r a 1 slice=5000 @n1:0; q a 1 @n1:1", "j a 2 slice=3000", "n2:0-1"),
-        ("r a 1 slice=9000 @n1:0; q a 1 slice=9000 @n2:1", "j a 2 slice=3000", "fragmented"),
+        pytest.param(
+            "r a 1 slice=9000 @n1:0; q a 1 slice=9000 @n2:1", "j a 2 slice=3000", "fragmented", id="each too full"
+        ),
         ("r a 1 slice=4000 @n2:0; q a 1 slice=4000 @n2:1", "j a 2 slice=6000", "n2:0-1"),
         ("r a 2 @n1; q a 1 slice=9000 @n2:1", "j a 2 slice=3000", "fragmented"),
         ("r a 2 @n1; q a 1 @n2:1", "j a 3x2 slice=3000", "vram"),

@@ -47,6 +47,13 @@ def test_order(name: str) -> None:
     assert Board(ROOMY, teams, jobs, queueing=queueing).started(now=10) == expected.split()
 
 
+def test_what_a_team_got_on_one_model_counts_on_another() -> None:
+    board = Board(
+        "h1: 8 H100; m1: 8 A100", "a; b", "x1 a 4 model=H100; x2 a 1 model=A100; y b 1 model=A100", queueing="fair"
+    )
+    assert board.started() == ["x1", "y", "x2"]
+
+
 @pytest.mark.parametrize("queueing", ["fifo", "fair", "capacity"])
 def test_requeued_job_keeps_its_place(queueing: str) -> None:
     board = Board(ROOMY, "a", "x a 1 at=1 seq=1; y a 1 at=2 seq=2; z a 1 at=3 seq=3", queueing=queueing)

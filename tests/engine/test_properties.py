@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas.limits import QuotaTree
@@ -28,8 +28,6 @@ History = tuple[list[Node], QuotaTree, Policy, list[PendingJob], list[Move]]
 NOT_ABOUT_ROOM = {
     Reason.HELD, Reason.BACKOFF, Reason.NOT_BEFORE, Reason.IMPOSSIBLE, Reason.QUOTA, Reason.TURN, Reason.BACKPRESSURE,
 }  # fmt: skip
-
-searching = settings(max_examples=settings().max_examples * 3 // 5)
 
 
 class World:
@@ -119,7 +117,6 @@ def played(history: History) -> Iterator[World]:
         yield world
 
 
-@searching
 @given(histories)
 def test_starts_keep_every_rule(history: History) -> None:
     """No card twice, no memory over-promised, gangs whole, limits kept, filters respected: start by start."""
@@ -137,7 +134,6 @@ def test_starts_keep_every_rule(history: History) -> None:
         world.start(plan)
 
 
-@searching
 @given(histories)
 def test_every_waiting_job_has_one_true_reason(history: History) -> None:
     for world in played(history):
@@ -190,7 +186,6 @@ def _free_for(state: State, job: PendingJob, *, avoid: bool = False):  # type: i
     return allowed
 
 
-@searching
 @given(histories)
 def test_the_books_are_those_kept_from_scratch(history: History) -> None:
     """Incremental equals rebuilt, whatever has happened; and the ledger's indexes are what they say."""
@@ -245,7 +240,6 @@ def _rebuilt(world: World, *, reverse: bool) -> Roster:
     return roster
 
 
-@searching
 @given(histories)
 def test_same_input_same_plan_and_the_snapshot_stays_as_it_is(history: History) -> None:
     for world in played(history):
@@ -260,7 +254,6 @@ def test_same_input_same_plan_and_the_snapshot_stays_as_it_is(history: History) 
         assert decide(snapshot, world.roster.policy, world.now) == plan
 
 
-@searching
 @given(histories)
 def test_the_order_of_telling_does_not_matter(history: History) -> None:
     """Nodes, jobs and what runs told the other way round: the very same starts, and the same reasons."""
@@ -275,7 +268,6 @@ def test_the_order_of_telling_does_not_matter(history: History) -> None:
         world.start(world.step()[1])
 
 
-@searching
 @given(histories)
 def test_with_nothing_new_the_second_pass_does_nothing(history: History) -> None:
     """Nor does it say anything else: reasons are never stale.
@@ -300,7 +292,6 @@ def _reasons(world: World, plan: Plan) -> dict[str, Reason | None]:
     return {key: hold and hold.reason for key, hold in holds.items()}
 
 
-@searching
 @given(histories, st.integers(1, 50))
 def test_no_decision_raises_at_any_time(history: History, later: int) -> None:
     for world in played(history):

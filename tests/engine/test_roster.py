@@ -14,6 +14,12 @@ from tests.engine.board import Board, assert_outcomes, job_of, nodes_of, tree_of
 
 RUNNING = "r a 2 @n1; s a 1 slice=100 @n2; j a 1; k b 2x1 slice=200"
 
+
+def _join_and_release(board: Board) -> None:
+    board.roster.add_nodes(nodes_of("n3: 4 H100"))
+    board.roster.release("r", 5.0)
+
+
 CHANGES: dict[str, Callable[[Board], object]] = {
     "submit": lambda board: board.roster.submit(job_of("new a 1")),
     "withdraw": lambda board: board.roster.withdraw("j"),
@@ -26,10 +32,7 @@ CHANGES: dict[str, Callable[[Board], object]] = {
     "card state": lambda board: board.roster.set_card_state("n1", 3, CardState.OUT),
     "join": lambda board: board.roster.add_nodes(nodes_of("n3: 4 H100")),
     "leave": lambda board: board.roster.remove_node("n1"),
-    "join, then release": lambda board: (
-        board.roster.add_nodes(nodes_of("n3: 4 H100")),
-        board.roster.release("r", 5.0),
-    ),
+    "join, then release": _join_and_release,
     "teams": lambda board: board.roster.set_tree(tree_of("b; a *:/1")),
     "apply": lambda board: board.apply(board.decide(5.0), 5.0),
 }

@@ -2,6 +2,7 @@
 
 import pytest
 
+from scheduler.engine.cycle import decide
 from scheduler.engine.snapshot import Phase
 from tests.engine.board import Board, assert_outcomes
 
@@ -54,6 +55,14 @@ def test_a_start_counts_for_sixty_seconds(limit: str) -> None:
     assert plan.wake_at == 70.0, "the plan says when the next one may start"
     assert_outcomes(board.step(69.9), {"j2": "backpressure"})
     assert_outcomes(board.step(70.0), {"j2": "starts"})
+
+
+def test_a_snapshot_may_be_older_than_the_decision() -> None:
+    board = Board(NODES, "a", "j1 a 1; j2 a 1", backpressure={"starts_per_minute": 1})
+    board.step(10.0)
+    snapshot = board.roster.snapshot(11.0)
+    assert not decide(snapshot, board.roster.policy, 69.9).starts
+    assert decide(snapshot, board.roster.policy, 70.0).starts
 
 
 def test_in_any_sixty_seconds_no_more_start_than_allowed() -> None:
