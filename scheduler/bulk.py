@@ -39,4 +39,4 @@ def insert_rows(
     sql = f"INSERT INTO {table} ({names}) SELECT {names} FROM unnest({arrays}) AS fresh({names}) RETURNING {returning}"  # noqa: S608
     with connection.cursor() as cursor:
         cursor.execute(sql, [list(column) for column in zip(*rows, strict=True)])
-        return cursor.fetchall()
+        return list(cursor.fetchall())

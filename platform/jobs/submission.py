@@ -102,8 +102,9 @@ def submit(
 
 def retry(*, user: User, job: Job, target: Target, idempotency_key: str | None = None) -> Submitted:
     """Submit an ended job again, as a new one: a terminal state never changes."""
-    if job.state not in TERMINAL_STATES:
-        raise Conflict("job_not_ended", f"the job {job.key} is {job.state}: only a job that has ended is tried again")
+    state = Job.objects.values_list("state", flat=True).get(pk=job.pk)
+    if state not in TERMINAL_STATES:
+        raise Conflict("job_not_ended", f"the job {job.key} is {state}: only a job that has ended is tried again")
     return submit(user=user, team=job.team, target=target, body=job.spec, idempotency_key=idempotency_key, retry_of=job)
 
 

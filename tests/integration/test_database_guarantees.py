@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
@@ -40,7 +42,7 @@ def refused(act: Callable[[], object], by: str) -> None:
         act()
 
 
-def sql(statement: str, *values: object) -> None:
+def sql(statement: str, *values: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
 
@@ -94,7 +96,7 @@ def test_promised_memory_stays_within_the_card(world: World) -> None:
         {"whole": True},
         {"capacity_mib": 0},
     ):
-        refused(lambda values=values: Gpu.objects.filter(pk=gpu.pk).update(**values), "gpu_")
+        refused(partial(Gpu.objects.filter(pk=gpu.pk).update, **values), "gpu_")
     hold(attempt_of(world), gpu, mib=5_000)
     refused(lambda: Gpu.objects.filter(pk=gpu.pk).update(capacity_mib=4_000), "gpu_not_over_committed")
 
@@ -135,9 +137,7 @@ def test_a_terminal_state_never_changes(world: World, end: str) -> None:
     sql("UPDATE jobs_job SET state = %s, finished_at = now() WHERE id = %s", end, job.pk)
     for to in ("queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled", "held", "rejected"):
         if to != end:
-            refused(
-                lambda to=to: sql("UPDATE jobs_job SET state = %s WHERE id = %s", to, job.pk), "transition|terminal"
-            )
+            refused(partial(sql, "UPDATE jobs_job SET state = %s WHERE id = %s", to, job.pk), "transition|terminal")
 
 
 def test_jobs_say_what_their_state_demands(world: World) -> None:
@@ -149,7 +149,7 @@ def test_jobs_say_what_their_state_demands(world: World) -> None:
         ({"name": ""}, "job_named"),
         ({"priority": 1001}, "job_priority_bounded"),
     ):
-        refused(lambda values=values: Job.objects.filter(pk=job.pk).update(**values), by)
+        refused(partial(Job.objects.filter(pk=job.pk).update, **values), by)
     other = world.submit()
     Job.objects.filter(pk=job.pk).update(idempotency_key="k")
     refused(lambda: Job.objects.filter(pk=other.pk).update(idempotency_key="k"), "job_idempotency_key_once")
@@ -172,7 +172,7 @@ def test_live_teams_have_names_of_their_own(world: World) -> None:
     refused(lambda: Team.objects.create(slug="Not A Slug", name="Other"), "team_slug_form")
     refused(lambda: Team.objects.filter(pk=world.team.pk).update(parent=world.team), "team_not_its_own_parent")
     for weight in (0, -1, float("inf"), float("nan")):
-        refused(lambda weight=weight: Team.objects.filter(pk=world.team.pk).update(weight=weight), "team_weight")
+        refused(partial(Team.objects.filter(pk=world.team.pk).update, weight=weight), "team_weight")
     Team.objects.filter(pk=world.team.pk).update(archived_at=timezone.now())
     Team.objects.create(slug=slug, name=world.team.name)
     refused(lambda: Membership.objects.create(team=world.team, user=world.ann), "membership_once")
@@ -205,7 +205,7 @@ def test_windows_have_length_and_days(world: World) -> None:
         ({"days": []}, "window_days"),
         ({"reclaim_lead_s": -1}, "window_lead"),
     ):
-        refused(lambda values=values: QuotaWindow.objects.filter(team=world.team).update(**values), by)
+        refused(partial(QuotaWindow.objects.filter(team=world.team).update, **values), by)
 
 
 def test_clusters_nodes_and_cards_are_told_apart(world: World) -> None:

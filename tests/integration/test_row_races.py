@@ -14,7 +14,7 @@ from django.utils import timezone
 from jobs.models import Attempt, Job, JobEvent
 from jobs.services import archive_team, cancel
 from jobs.submission import submit
-from scheduler.apply import NotApplied, apply
+from scheduler.apply import Applied, NotApplied, apply
 from scheduler.backends.base import Observation
 from scheduler.engine.cycle import decide
 from scheduler.inventory.models import Allocation, Gpu
@@ -104,18 +104,18 @@ def test_a_limit_of_waiting_jobs_holds_for_a_crowd() -> None:
     assert rejected[0].state_why == f"{world.team.slug} has 5 jobs waiting, the limit is 5"
 
 
-def test_a_team_is_not_archived_under_a_submission() -> None:
-    for _ in range(5):
-        world = make_world()
-        target = target_for(user=world.ann, team=world.team)
-        body = {"name": "late", "command": ["true"]}
-        together(
-            outcome(lambda: archive_team(author=world.admin, team=world.team)),
-            outcome(lambda: submit(user=world.ann, team=world.team, target=target, body=body)),
-        )
-        world.team.refresh_from_db()
-        waiting = Job.objects.filter(team=world.team, state="queued").count()
-        assert waiting == (0 if world.team.archived_at else 1)
+@pytest.mark.parametrize("again", range(5))
+def test_a_team_is_not_archived_under_a_submission(again: int) -> None:
+    world = make_world()
+    target = target_for(user=world.ann, team=world.team)
+    body = {"name": "late", "command": ["true"]}
+    together(
+        outcome(lambda: archive_team(author=world.admin, team=world.team)),
+        outcome(lambda: submit(user=world.ann, team=world.team, target=target, body=body)),
+    )
+    world.team.refresh_from_db()
+    waiting = Job.objects.filter(team=world.team, state="queued").count()
+    assert waiting == (0 if world.team.archived_at else 1)
 
 
 def test_two_appliers_of_one_plan_start_each_job_once() -> None:
@@ -131,42 +131,44 @@ def test_two_appliers_of_one_plan_start_each_job_once() -> None:
     assert Allocation.objects.filter(released_at=None).values("gpu").distinct().count() == 16
 
 
-def test_of_two_loops_one_is_shut_out_as_a_whole() -> None:
-    for _ in range(3):
-        world = make_world(node("n1"))
-        for _ in range(8):
-            world.submit(gpus=1)
-        old = world.take_over()
-        plan = plan_for(world, old)
-
-        def take_over_and_run(world: World = world) -> Any:
-            live = world.take_over()
-            return world.cycle(live)
-
-        together(outcome(lambda old=old, plan=plan: apply(old, plan, timezone.now())), outcome(take_over_and_run))
-        live = Attempt.objects.filter(job__cluster=world.cluster, ended_at=None)
-        assert live.count() == live.values("job").distinct().count() == 8
-        assert Gpu.objects.filter(cluster=world.cluster, whole=True).count() == 8
-        with pytest.raises(Superseded):
-            catch_up(old, timezone.now())
-
-
-def test_a_cancel_that_meets_a_plan() -> None:
-    """C65: whoever comes first, the job ends cancelled and holds nothing."""
+@pytest.mark.parametrize("again", range(3))
+def test_of_two_loops_one_is_shut_out_as_a_whole(again: int) -> None:
+    world = make_world(node("n1"))
     for _ in range(8):
-        world = make_world(node("n1"))
-        job, other = world.submit(gpus=4), world.submit(gpus=4)
+        world.submit(gpus=1)
+    old = world.take_over()
+    plan = plan_for(world, old)
+
+    def take_over_and_run() -> Any:
         live = world.take_over()
-        plan = plan_for(world, live)
-        _, applied = together(
-            lambda job=job, world=world: cancel(user=world.ann, job=job),
-            lambda live=live, plan=plan: apply(live, plan, timezone.now()),
-        )
-        assert other.key in applied.started  # type: ignore[union-attr]
-        job.refresh_from_db()
-        assert job.state == ("stopping" if job.attempt_count else "cancelled")
-        catch_up(live, timezone.now())
-        assert view(live) == view(world.take_over())
+        return world.cycle(live)
+
+    together(outcome(lambda: apply(old, plan, timezone.now())), outcome(take_over_and_run))
+    live = Attempt.objects.filter(job__cluster=world.cluster, ended_at=None)
+    assert live.count() == live.values("job").distinct().count() == 8
+    assert Gpu.objects.filter(cluster=world.cluster, whole=True).count() == 8
+    with pytest.raises(Superseded):
+        catch_up(old, timezone.now())
+
+
+@pytest.mark.parametrize("again", range(6))
+def test_a_cancel_that_meets_a_plan(again: int) -> None:
+    """C65: whoever comes first, the job ends cancelled and holds nothing."""
+    world = make_world(node("n1"))
+    job, other = world.submit(gpus=4), world.submit(gpus=4)
+    live = world.take_over()
+    plan = plan_for(world, live)
+    acts: tuple[Callable[[], Job | Applied], ...] = (
+        lambda: cancel(user=world.ann, job=job),
+        lambda: apply(live, plan, timezone.now()),
+    )
+    _, applied = together(*acts)
+    assert isinstance(applied, Applied)
+    assert other.key in applied.started
+    job.refresh_from_db()
+    assert job.state == ("stopping" if job.attempt_count else "cancelled")
+    catch_up(live, timezone.now())
+    assert view(live) == view(world.take_over())
 
 
 def test_a_job_that_is_locked_is_left_for_the_next_cycle() -> None:
@@ -180,20 +182,20 @@ def test_a_job_that_is_locked_is_left_for_the_next_cycle() -> None:
     assert world.cycle(live).started == (job.key,)
 
 
-def test_a_cancel_that_meets_a_launch() -> None:
+@pytest.mark.parametrize("again", range(6))
+def test_a_cancel_that_meets_a_launch(again: int) -> None:
     """C65: either nothing is launched, or the backend is told to stop it."""
-    for _ in range(8):
-        world = make_world(node("n1"))
-        job = world.submit()
-        world.cycle(world.take_over())
-        key = f"{job.key}.1"
-        begun, _ = together(
-            lambda key=key: begin_launch(key, timezone.now()),
-            lambda job=job, world=world: cancel(user=world.ann, job=job),
-        )
-        attempt = Attempt.objects.get(key=key)
-        assert (attempt.launch_begun_at is not None) is begun
-        assert attempt.stop_end == "cancelled"
+    world = make_world(node("n1"))
+    job = world.submit()
+    world.cycle(world.take_over())
+    key = f"{job.key}.1"
+    begun, _ = together(
+        lambda: begin_launch(key, timezone.now()),
+        lambda: cancel(user=world.ann, job=job).state == "stopping",
+    )
+    attempt = Attempt.objects.get(key=key)
+    assert (attempt.launch_begun_at is not None) is begun
+    assert attempt.stop_end == "cancelled"
 
 
 def test_the_end_is_counted_once_however_many_tell_it() -> None:
@@ -216,20 +218,20 @@ def test_the_end_is_counted_once_however_many_tell_it() -> None:
     assert not Allocation.objects.filter(released_at=None).exists()
 
 
-def test_evicted_cancelled_and_completed_at_once() -> None:
-    for _ in range(6):
-        world = make_world(node("n1"))
-        job = world.submit()
-        live = world.take_over()
-        world.cycle(live)
-        world.launch()
-        world.see(runs(f"{job.key}.1"))
-        together(
-            outcome(lambda job=job, world=world: cancel(user=world.ann, job=job)),
-            outcome(lambda job=job, world=world: world.see(ended(f"{job.key}.1", 0))),
-        )
-        world.see(ended(f"{job.key}.1", 0))
-        job.refresh_from_db()
-        cancelled_first = JobEvent.objects.filter(job=job, kind="cancel").exists()
-        assert job.state == ("cancelled" if cancelled_first else "succeeded")
-        assert not Gpu.objects.filter(cluster=world.cluster, allocated_mib__gt=0).exists()
+@pytest.mark.parametrize("again", range(4))
+def test_evicted_cancelled_and_completed_at_once(again: int) -> None:
+    world = make_world(node("n1"))
+    job = world.submit()
+    live = world.take_over()
+    world.cycle(live)
+    world.launch()
+    world.see(runs(f"{job.key}.1"))
+    together(
+        outcome(lambda: cancel(user=world.ann, job=job)),
+        outcome(lambda: world.see(ended(f"{job.key}.1", 0))),
+    )
+    world.see(ended(f"{job.key}.1", 0))
+    job.refresh_from_db()
+    cancelled_first = JobEvent.objects.filter(job=job, kind="cancel").exists()
+    assert job.state == ("cancelled" if cancelled_first else "succeeded")
+    assert not Gpu.objects.filter(cluster=world.cluster, allocated_mib__gt=0).exists()
