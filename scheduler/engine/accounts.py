@@ -37,13 +37,20 @@ class Accounts:
         ]
         self._weights = [team.weight for team in self.tree.teams]
         self._epoch = snapshot.epoch
+        self._clock: dict[float, str] = {}
         self.version = 0
         self._headroom: dict[tuple[int, str], int] = {}
+        self._least: dict[tuple[int, tuple[str, ...]], int] = {}
+        self._ratios: dict[tuple[int, tuple[str, ...]], float | None] = {}
+        self._entitlements: dict[tuple[int, tuple[str, ...]], int] = {}
         self._shares: dict[tuple[int, tuple[str, ...]], Share | None] = {}
 
     def clock(self, at: float) -> str:
         """The wall clock at ``at`` (seconds on the clock of the snapshot)."""
-        return self.tree.moment(self._epoch + at).strftime("%Y-%m-%d %H:%M:%S")
+        told = self._clock.get(at)
+        if told is None:
+            told = self._clock[at] = self.tree.moment(self._epoch + at).strftime("%Y-%m-%d %H:%M:%S")
+        return told
 
     def fair_standing(self, team: int) -> float:
         """Decayed GPU-seconds per weight, with the cards held at this moment counted at once."""
@@ -51,10 +58,20 @@ class Accounts:
 
     def guaranteed_share(self, lane: Lane) -> float | None:
         """Used ÷ guaranteed on the models that a lane may use, None where its team has no guaranteed share of them."""
-        share = self.guaranteed(lane.team, lane.fit.models)
-        if share is None or not share.amount:
-            return None
-        return self.total(share.slots) / share.amount
+        key = (lane.team, lane.fit.models)
+        if key not in self._ratios:
+            share = self.guaranteed(*key)
+            self._ratios[key] = None if share is None or not share.amount else self.total(share.slots) / share.amount
+        return self._ratios[key]
+
+    def entitlement(self, team: int, models: tuple[str, ...]) -> int:
+        """Nano-GPU that a team is guaranteed on some models and does not hold; 0 or less where it holds it all."""
+        key = (team, models)
+        left = self._entitlements.get(key)
+        if left is None:
+            share = self.guaranteed(team, models)
+            left = self._entitlements[key] = 0 if share is None else share.amount - self.total(share.slots)
+        return left
 
     def guaranteed(self, team: int, models: tuple[str, ...]) -> Share | None:
         """The guaranteed number of a team on some models: its nearest ancestor's where it has no numbers itself."""
@@ -117,7 +134,20 @@ class Accounts:
         """Those of ``models`` on which one more job of this fit would break a limit."""
         if fit.mixed:
             return [m for m in models if self._broken(fit, team, m) or fit.needs(m, m) > self.headroom(team, m)]
-        return [model for model in models if fit.needs(model) > self.headroom(team, model)]
+        if fit.slices:
+            return [model for model in models if fit.needs(model) > self.headroom(team, model)]
+        need = fit.cards * NANO
+        if need <= self._least_headroom(team, models):
+            return []
+        return [model for model in models if need > self.headroom(team, model)]
+
+    def _least_headroom(self, team: int, models: tuple[str, ...]) -> int:
+        """What the limits leave to a team on each of some models."""
+        left = self._least.get((team, models))
+        if left is None:
+            left = min((self.headroom(team, model) for model in models), default=UNLIMITED)
+            self._least[team, models] = left
+        return left
 
     def headroom(self, team: int, model: str) -> int:
         """Nano-GPU of ``model`` that all limits leave to a team; less than zero where a limit was lowered below use."""
@@ -145,20 +175,24 @@ class Accounts:
 
     def enter(self, team: int, amounts: tuple[tuple[str, int], ...]) -> None:
         """Enter what a start, or a claim, counts for."""
-        self.version += 1
-        self._headroom.clear()
+        self._forget()
         self.add(self.used, team, amounts, 1)
 
     def charge(self, team: int, ledger: Ledger, placed: list[Placed]) -> None:
         """Enter a start."""
-        self.version += 1
-        self._headroom.clear()
+        self._forget()
         used, charges, nodes = self.used, self.table.charges[team], ledger.inventory.nodes
         for each, _, position, gpus in placed:
             node = nodes[position]
             amount = replica_nano(len(gpus), each.mib, node.vram_mib)
             for slot in charges[node.model]:
                 used[slot] += amount
+
+    def _forget(self) -> None:
+        """The books change: what was worked out from them no longer holds."""
+        self.version += 1
+        for known in (self._headroom, self._least, self._ratios, self._entitlements):
+            known.clear()
 
 
 def nodes_without(fit: Fit, barred: list[str]) -> int:

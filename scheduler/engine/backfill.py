@@ -5,7 +5,9 @@ than one in all, on the nodes themselves rather than on a count. A reservation i
 a job that ends by that time does not touch it, another may only use what is left over there.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +42,8 @@ class Reservations:
         self._started: dict[int, list[tuple[PendingJob, int]]] = {}
         self._held: dict[int, int] = {}
         self._by_team: dict[int, int] = {}
-        self._caps: dict[tuple[int, ...], dict[int, int]] = {}
+        self._times: list[float] = []
+        self._caps: dict[int, dict[int, int]] = {}
 
     def reserve(self, lane: Lane, job: PendingJob, allowed: int) -> None:
         """Hold the earliest place for a blocked job, if its team may hold one more and the running jobs promise one."""
@@ -53,18 +56,18 @@ class Reservations:
         at, cards = found
         self._by_team[line] = self._by_team.get(line, 0) + 1
         self.made.append(Reservation(job, max(at, self._now), cards))
+        insort(self._times, self.made[-1].at)
         self._caps.clear()
         for node, number in cards.items():
             self._held[node] = self._held.get(node, 0) + number
 
     def caps(self, job: PendingJob) -> dict[int, int]:
         """Per node with a reservation, the most cards that ``job`` may take there so that it delays none."""
-        ends = self._ends(job)
-        binding = tuple(number for number, reservation in enumerate(self.made) if ends > reservation.at)
+        binding = bisect_left(self._times, self._ends(job))
         caps = self._caps.get(binding)
         if caps is None:
             caps = self._caps[binding] = {}
-            for reservation in (self.made[number] for number in binding):
+            for reservation in sorted(self.made, key=attrgetter("at"))[:binding]:
                 for node, number in reservation.cards.items():
                     spare = max(0, self._free_at(node, reservation.at) - number)
                     caps[node] = min(caps.get(node, spare), spare)

@@ -197,6 +197,12 @@ class Roster:
         """Put the claims of the last plan in force, in the place of those before."""
         self._claims = claims
 
+    def remember(self, team: str, gpu_seconds: float, now: float) -> None:
+        """Count for a team and its ancestors what it used before this roster was made, as it counts at ``now``."""
+        for each in self.tree.lineage[self.tree.index[team]]:
+            use = settle(self._uses[each], self._held(each), now, self.policy.fair.half_life)
+            self._uses[each] = replace(use, gpu_seconds=use.gpu_seconds + gpu_seconds)
+
     def running(self, key: str) -> RunningJob | None:
         """The job of this key, if it holds cards."""
         return self._running.get(key)

@@ -193,7 +193,8 @@ class Walk:
         if self.throttle.limited and (self.throttle.hold_all() or self.throttle.hold_team(lane.team, job.team)):
             return Stop(job, Reason.BACKPRESSURE)
         full = self._too_few_cards(lane)
-        caps = self.reservations.caps(job) if self.reservations is not None and self.reservations.made else NO_CAPS
+        bound = self.reservations is not None and bool(self.reservations.made) and not full
+        caps = self.reservations.caps(job) if bound and self.reservations is not None else NO_CAPS
         placed = None if full else place(self.ledger, lane.fit, self.strategy, allowed, caps)
         if placed is not None:
             self._start(lane, job, placed)

@@ -100,11 +100,9 @@ class Taking:
 
     def _entitled(self, lane: Lane) -> bool:
         """Whether the team stays within its guaranteed number with this job."""
-        share = self._accounts.guaranteed(lane.team, lane.fit.models)
-        if share is None or not lane.fit.models:
-            return False
-        need = min(lane.fit.needs(model) for model in lane.fit.models)
-        return self._accounts.total(share.slots) + need <= share.amount
+        fit = lane.fit
+        left = self._accounts.entitlement(lane.team, fit.models)
+        return left > 0 and min((fit.needs(model) for model in fit.models), default=left + 1) <= left
 
     def _try(self, lane: Lane, job: PendingJob, cause: Cause, future: Callable[[], Ledger]) -> Verdict:
         """Look first whether all that may be taken would be enough, then for the smallest part of it that is.
