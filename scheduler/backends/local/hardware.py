@@ -17,6 +17,9 @@ VIRTUAL_MODEL = "virtual"
 _DEFAULT_GPUS, _MOST_GPUS = 4, 1024
 _DEFAULT_VRAM_GIB, _MOST_VRAM_GIB = 24, 4096
 _MIB = 1 << 20
+_CPUS_PER_VIRTUAL_GPU, _MIB_PER_VIRTUAL_GPU = 2, 8 * 1024
+"""Where cards are pretended, so is the rest: as much that jobs that ask for no more than the usual CPU and 4 GiB for
+each card are bounded by the cards alone, also on a small laptop."""
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -38,8 +41,8 @@ def this_node(environ: Mapping[str, str]) -> NodeReport:
         name=name,
         model=cards[0].model if cards else "",
         gpus=cards,
-        cpus=len(os.sched_getaffinity(0)),
-        memory_mib=_memory_mib(),
+        cpus=max(len(os.sched_getaffinity(0)), 0 if real else _CPUS_PER_VIRTUAL_GPU * len(cards)),
+        memory_mib=max(_memory_mib(), 0 if real else _MIB_PER_VIRTUAL_GPU * len(cards)),
     )
 
 
