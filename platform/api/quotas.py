@@ -206,6 +206,8 @@ class QuotaViewSet(Resource):
             said = _read(body)
         except SpecError as error:
             raise Invalid("invalid", str(error), field=error.path) from None
+        if not said["why"].strip():
+            raise Invalid("invalid", "why: is missing", field="why")
         with transaction.atomic():
             serialize()
             require_match(request, _document(row, owner), must=True)
