@@ -26,7 +26,7 @@ from scheduler.engine.roster import Roster
 from scheduler.inventory.models import Allocation, Cluster
 from scheduler.models import LaneHold
 from scheduler.policies import policy_by_id
-from scheduler.rows import Entry, Machine, Reader
+from scheduler.rows import Entry, Machine, Reader, faded_use
 from teams.models import Team
 from teams.selectors import revision
 
@@ -148,6 +148,9 @@ def _read_all(cluster: Cluster, now: datetime) -> Live:
         _set_states(live, machine, ())
     for entry in sorted(reader.entries(now), key=_by_start):
         _put_in(live, entry)
+    for team, gpu_seconds in faded_use(cluster.pk, now, roster.policy.fair.half_life):
+        if slugs[team] in roster.tree.index:
+            roster.remember(slugs[team], gpu_seconds, now.timestamp())
     for row in LaneHold.objects.filter(cluster=cluster):
         live.said[row.lane] = Said(Hold(Reason(row.code), row.template, tuple(row.facts.items())), 0.0)
     return live

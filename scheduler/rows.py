@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import connection
 from django.db.models import QuerySet
 
 from jobs.models import LIVE_STATES, WAITING_STATES, Attempt, Dependency, Job
@@ -26,6 +27,10 @@ PHASES = {
     JobState.RUNNING.value: Phase.RUNNING,
     JobState.STOPPING.value: Phase.STOPPING,
 }
+
+
+FORGOTTEN_AFTER_S = 90 * 86_400.0
+"""Use that is older counts for nothing, however slowly a policy lets it fade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,32 @@ class Reader:
             if lane != row["lane"]:
                 self._shapes[lane] = entry.job.shape
                 Job.objects.filter(pk=entry.pk).update(lane=lane)
+
+
+def faded_use(cluster_id: int, now: datetime, half_life: float) -> list[tuple[int, float]]:
+    """What each team used in allocations that have ended, in GPU-seconds as they count at ``now``, by team id.
+
+    A GPU held from s to e counts for the integral of 0.5 ** ((now - t) / half_life): the same fading as
+    `scheduler.engine.fairshare.settle`. What is older than ten half-lives counts for nothing.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT job.team_id, sum(CASE WHEN held.mib = 0 THEN 1.0 ELSE held.mib::float / greatest(node.vram_mib, 1)"
+            " END * %(half)s / ln(2.0) * (power(0.5, extract(epoch FROM %(now)s - held.released_at)::float / %(half)s)"
+            " - power(0.5, extract(epoch FROM %(now)s - held.started_at)::float / %(half)s)))::float"
+            " FROM inventory_allocation AS held JOIN inventory_node AS node ON node.id = held.node_id"
+            " JOIN jobs_attempt AS attempt ON attempt.id = held.attempt_id"
+            " JOIN jobs_job AS job ON job.id = attempt.job_id"
+            " WHERE node.cluster_id = %(cluster)s AND held.slot IS NOT NULL AND held.released_at > %(since)s"
+            " AND held.released_at <= %(now)s GROUP BY job.team_id ORDER BY job.team_id",
+            {
+                "half": half_life,
+                "now": now,
+                "cluster": cluster_id,
+                "since": now - timedelta(seconds=min(10 * half_life, FORGOTTEN_AFTER_S)),
+            },
+        )
+        return [(team, float(seconds)) for team, seconds in cursor.fetchall()]
 
 
 def _in_order(shape: Shape, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:

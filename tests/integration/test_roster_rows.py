@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from jobs.models import Change, Job
+from jobs.models import Attempt, Change, Job
 from jobs.services import cancel, hold, release
 from jobs.states import Actor
 from quotas.limits import Amount, Quota
@@ -19,6 +20,7 @@ from quotas.services import set_quota
 from scheduler.apply import Stale, apply
 from scheduler.engine.cluster import CardState
 from scheduler.engine.cycle import decide
+from scheduler.engine.snapshot import Use
 from scheduler.inventory.models import Allocation, Gpu, Node
 from scheduler.inventory.services import cordon, set_card_state, uncordon
 from scheduler.load import Live, Superseded, catch_up
@@ -199,3 +201,44 @@ def test_a_cycle_without_news_writes_nothing_and_finds_nothing() -> None:
     assert not catch_up(live, timezone.now())
     assert world.cycle(live).reasons_written == 0
     assert not Change.objects.filter(cluster=world.cluster).exists()
+
+
+def test_what_teams_have_used_is_remembered_over_a_restart() -> None:
+    world = make_world(node("n1", gpus=4))
+    child = create_team(author=world.admin, name="child", parent=world.team)
+    jobs = [world.submit(gpus=2), world.submit(user=world.lead, team=child, gpus=1)]
+    slices = world.submit(share=True, vram_gib=40)
+    live = world.take_over()
+    assert len(world.cycle(live).started) == 3
+    world.launch()
+    begin = timezone.now()
+    set_back(begin - timedelta(hours=2), "started_at")
+    live = world.take_over()
+    world.see(*[ended(f"{job.key}.1") for job in (*jobs, slices)])
+    catch_up(live, timezone.now())
+    set_back(begin, "released_at")
+    set_back(begin, "ended_at")
+    fresh = world.take_over()
+    kept, again = (
+        {team.name: use.gpu_seconds for team, use in zip(each.roster.tree.teams, uses(each), strict=True)}
+        for each in (live, fresh)
+    )
+    assert again == pytest.approx(kept, rel=1e-3)
+    assert again["child"] == pytest.approx(faded(hours=2), rel=1e-3)
+    assert again[world.team.slug] == pytest.approx(3.5 * faded(hours=2), rel=1e-3)
+
+
+def set_back(moment: datetime, column: str) -> None:
+    model = Attempt if column == "ended_at" else Allocation
+    model._default_manager.update(**{column: moment})
+    if column == "started_at":
+        Attempt.objects.update(started_at=moment)
+
+
+def uses(live: Live) -> tuple[Use, ...]:
+    return live.roster.snapshot(timezone.now().timestamp()).uses
+
+
+def faded(hours: float, half_life: float = 86_400.0) -> float:
+    """GPU-seconds that a GPU held for the last hours counts for."""
+    return float(half_life / math.log(2) * (1 - 0.5 ** (hours * 3600 / half_life)))
