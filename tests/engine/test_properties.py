@@ -25,9 +25,8 @@ from tests.engine.generated import Move, histories
 from tests.engine.referee import State, barred, check_start, fits, has_model, matches
 
 History = tuple[list[Node], QuotaTree, Policy, list[PendingJob], list[Move]]
-NOT_ABOUT_ROOM = {
-    Reason.HELD, Reason.BACKOFF, Reason.NOT_BEFORE, Reason.IMPOSSIBLE, Reason.QUOTA, Reason.TURN, Reason.BACKPRESSURE,
-}  # fmt: skip
+NOT_ABOUT_ROOM = {Reason.HELD, Reason.BACKOFF, Reason.NOT_BEFORE, Reason.IMPOSSIBLE, Reason.QUOTA}
+OTHERS_FIRST = {Reason.RESERVED, Reason.TURN, Reason.BACKPRESSURE}
 
 
 class World:
@@ -166,7 +165,7 @@ def _check_reason(state: State, job: PendingJob, lane: int, plan: Plan) -> None:
         assert not fits(state.emptied(), job, _free_for(state, job))
     elif hold.reason in (Reason.QUOTA, Reason.IMPOSSIBLE):
         assert not fits(state.emptied(whole=True), job, _free_for(state, job))
-    if hold.reason in (Reason.TURN, Reason.BACKPRESSURE):
+    if hold.reason in OTHERS_FIRST:
         assert fits(state, job, _free_for(state, job)), "others go first only where it would fit"
     elif hold.reason not in NOT_ABOUT_ROOM:
         assert not fits(state, job, _free_for(state, job)), "what waits for room does not fit"
