@@ -25,7 +25,7 @@ from scheduler.engine.reasons import Hold, Reason
 from scheduler.engine.roster import Roster
 from scheduler.inventory.models import Allocation, Cluster
 from scheduler.models import LaneHold
-from scheduler.policies import policy_by_id
+from scheduler.policies import rules_by_id
 from scheduler.rows import Entry, Machine, Reader, faded_use
 from teams.models import Team
 from teams.selectors import revision
@@ -105,7 +105,7 @@ def catch_up(live: Live, now: datetime) -> bool:
     moment = now.timestamp()
     jobs |= {pk for pk, at in live.changes_at.items() if at <= moment}
     if row[1] != live.policy_id:
-        live.roster.set_policy(policy_by_id(row[1]))
+        live.roster.set_policy(rules_by_id(row[1]))
         live.policy_id, changed = row[1], True
     machines = {machine.node.name: machine for machine in live.reader.machines(nodes)} if nodes else {}
     forced = _held_on(nodes)
@@ -138,7 +138,7 @@ def _read_all(cluster: Cluster, now: datetime) -> Live:
     slugs = dict(Team.objects.values_list("pk", "slug"))
     reader = Reader(cluster.pk, cluster.reserve_mib, slugs)
     machines = reader.machines()
-    roster = Roster(quota_tree(cluster.pk), policy_by_id(cluster.policy_id), [each.node for each in machines])
+    roster = Roster(quota_tree(cluster.pk), rules_by_id(cluster.policy_id), [each.node for each in machines])
     roster.synced = cluster.synced
     live = Live(
         cluster.pk, cluster.tick_group, cluster.chooses_gpu, cluster.epoch, roster, reader, number, cluster.policy_id

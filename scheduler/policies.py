@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.db import transaction
 from jobs.reading import SpecError
 from jobs.wake import wake
 from scheduler.drive.scenario.policy import changed, read_policy_change
-from scheduler.engine.policy import Policy
+from scheduler.engine.policy import Elastic, Policy
 from scheduler.inventory.models import Cluster
 from scheduler.models import PolicyVersion
 from teams.models import User
@@ -31,6 +32,11 @@ def read_policy(plain: Mapping[str, Any]) -> Policy:
 def policy_by_id(version_id: int | None) -> Policy:
     """The policy of a version, which never changes; None: all defaults."""
     return DEFAULT if version_id is None else read_policy(PolicyVersion.objects.get(pk=version_id).policy)
+
+
+def rules_by_id(version_id: int | None) -> Policy:
+    """What the engine goes by: that policy, but for the size of elastic jobs, which no live backend can change yet."""
+    return replace(policy_by_id(version_id), elastic=Elastic(enabled=False))
 
 
 def policy_of(cluster: Cluster) -> Policy:

@@ -26,32 +26,13 @@ from jobs.reading import (
     shown,
     text,
 )
-from scheduler.engine.demand import MIB_PER_GIB, Group, Kind, Level, Shape, Topology
+from scheduler.engine.demand import MIB_PER_GIB, Group, Kind, Level, ScaleWindow, Shape, Topology
 
 PRIORITIES = {"low": 100, "normal": 500, "high": 900}
 PRIORITY_MOST = 1_000
 CHECKPOINT_SIGNALS = ("USR1", "USR2", "HUP", "INT")
 MEMORY_GIB_PER_GPU = 4
 ANYWHERE = Topology()
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleWindow:
-    """A time of day, ``start`` inclusive to ``end`` exclusive, over midnight when ``end`` is the earlier one.
-
-    While it is open the job has ``replicas`` replicas, or its slices ``vram_mib`` MiB each; None leaves that as it is.
-    """
-
-    start: time
-    end: time
-    replicas: int | None = None
-    vram_mib: int | None = None
-
-    def is_open(self, clock: time) -> bool:
-        """Whether the wall clock ``clock`` lies in the window."""
-        if self.start < self.end:
-            return self.start <= clock < self.end
-        return clock >= self.start or clock < self.end
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,6 +216,16 @@ class Backend(Protocol):
             TransientError: it could not be started now; launching the same order again is safe.
         """
 
+    @property
+    def resizes(self) -> bool:
+        """Whether a running attempt can be given other replicas; where not, elastic jobs keep their size."""
+
+    def resize(self, order: Launch) -> None:
+        """Make a running attempt have exactly the replicas of `order`; PermanentError where it never can.
+
+        Unknown or ended: does nothing.
+        """
+
     def stop(self, attempt: AttemptKey, *, grace_s: float | None = None, why: str = "") -> None:
         """Ask an attempt to end, return at once: SIGTERM, after `grace_s` seconds (None: the order's) SIGKILL.
 

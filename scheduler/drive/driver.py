@@ -195,6 +195,7 @@ class Driver:
             waits_for=tuple(self._unmet(spec.after)) if spec.after else (),
             preemptible=spec.preemptible,
             min_runtime=spec.min_runtime,
+            scale=spec.scale,
             checkpoint_every=job.profile.checkpoint_every,
             taken=sum(attempt.end in _TAKEN_ENDS for attempt in job.attempts),
             returning=bool(job.attempts) and job.attempt.end in _TAKEN_ENDS,
@@ -227,6 +228,8 @@ class Driver:
 
     def _carry_out(self, plan: plans.Plan, now: float) -> None:
         self.roster.keep(plan.claims)
+        for resize in plan.resizes:
+            self._resize(self.jobs[resize.job], resize.pieces, now)
         for start in plan.starts:
             self._start(self.jobs[start.job], start.pieces, now)
         for preempt in plan.preempts:
@@ -246,6 +249,17 @@ class Driver:
         self._live[attempt.key] = job
         self._move(job, Event.PLACE, Actor.ENGINE, now)
         self._launch(job, attempt, now)
+
+    def _resize(self, job: JobRecord, pieces: tuple[plans.Piece, ...], now: float) -> None:
+        """Give an elastic job its new replicas, or its slices their new memory, without a new attempt."""
+        running = self.roster.running(job.name)
+        if running is None or job.stop is not None:
+            return
+        self.meters.gave(running, now)
+        self.meters.took(self.roster.resize(job.name, pieces, now), now)
+        job.attempt.resizes.append((now, pieces))
+        self.backend.resize(self._order_of(job, job.attempt))
+        self.stale = True
 
     def _launch(self, job: JobRecord, attempt: AttemptRecord, now: float) -> None:
         """Order the attempt; again and again while that fails for the moment only."""

@@ -73,7 +73,7 @@ def describe(job: JobRecord) -> str:
 
 def cards_of(job: JobRecord) -> str:
     """The cards that a job's attempt holds, in order."""
-    cards = sorted({gpu for piece in job.attempt.pieces for gpu in piece.gpus})
+    cards = sorted({gpu for piece in job.attempt.present for gpu in piece.gpus})
     return f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}"
 
 

@@ -32,7 +32,12 @@ class AttemptRecord:
     @property
     def nodes(self) -> frozenset[str]:
         """Where it lies."""
-        return frozenset(piece.node for piece in self.pieces)
+        return frozenset(piece.node for piece in self.present)
+
+    @property
+    def present(self) -> tuple[Piece, ...]:
+        """Its pieces as they are now."""
+        return self.resizes[-1][1] if self.resizes else self.pieces
 
 
 @dataclass(slots=True)

@@ -63,7 +63,7 @@ def order_of(job: JobRecord, attempt: AttemptRecord) -> Launch:
         job=job.name,
         replicas=tuple(
             ReplicaLaunch(piece.group, piece.replica, rank, piece.node, piece.gpus, len(piece.gpus), piece.mib)
-            for rank, piece in enumerate(attempt.pieces)
+            for rank, piece in enumerate(attempt.present)
         ),
         grace_s=math.inf,
         time_limit_s=job.spec.time_limit,

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -22,6 +22,7 @@ from scheduler.drive.scenario import Scenario
 from scheduler.drive.script import schedule
 from scheduler.engine.cluster import Node
 from scheduler.engine.demand import MIB_PER_GIB
+from scheduler.engine.policy import Elastic
 from scheduler.engine.roster import Roster
 
 END_SECONDS = 10.0
@@ -46,7 +47,8 @@ class Workstation:
         self.root = root
         self.node: NodeReport = self.backend.node
         self.clock = RealClock()
-        roster = Roster(scenario.quotas, scenario.policy, [node_of(self.node)], epoch=self.clock.unix)
+        policy = replace(scenario.policy, elastic=Elastic(enabled=False))  # real processes keep their number
+        roster = Roster(scenario.quotas, policy, [node_of(self.node)], epoch=self.clock.unix)
         self.driver = Driver(roster, self.backend, self.clock, self._order_of, seed=scenario.seed, on_move=on_move)
         schedule(self.driver, scenario)
         if scenario.until is not None:
@@ -98,7 +100,7 @@ class Workstation:
             job=job.name,
             replicas=tuple(
                 ReplicaLaunch(piece.group, piece.replica, rank, piece.node, piece.gpus, len(piece.gpus), piece.mib)
-                for rank, piece in enumerate(attempt.pieces)
+                for rank, piece in enumerate(attempt.present)
             ),
             command=spec.command,
             env=dict(spec.env),

@@ -54,8 +54,10 @@ class Reservations:
         if found is None:
             return
         at, cards = found
+        if at <= self._now:
+            return  # the cards are there: it is something else that it lacks
         self._by_team[line] = self._by_team.get(line, 0) + 1
-        self.made.append(Reservation(job, max(at, self._now), cards))
+        self.made.append(Reservation(job, at, cards))
         insort(self._times, self.made[-1].at)
         self._caps.clear()
         for node, number in cards.items():

@@ -26,15 +26,17 @@ def decide(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
     walk = Walk(snapshot, policy, now, gated)
     walk.honour_claims()
     walk.start_what_fits()
+    walk.grow_into_idle()
+    starts, resizes = walk.resizing.settle(walk.starts, walk.resizes)
     # 3. Say of every lane why its jobs wait, as things stand after the starts.
     waiting = walk.explain()
     # 4. Say when to look again although nothing happens.
     return Plan(
-        starts=tuple(walk.starts),
+        starts=tuple(starts),
         preempts=tuple(walk.preempts),
-        resizes=tuple(walk.resizes),
+        resizes=tuple(resizes),
         claims=tuple(walk.claims.values()),
-        gated=MappingProxyType(gated),
+        gated=MappingProxyType({key: why for key, why in gated.items() if not walk.resizing.is_growth(key)}),
         waiting=MappingProxyType(waiting),
         wake_at=_wake_at(snapshot, now, walk, throttled=_any_throttled(waiting)),
     )
@@ -54,5 +56,7 @@ def _wake_at(snapshot: Snapshot, now: float, walk: Walk, *, throttled: bool) -> 
     window = snapshot.limits.until(snapshot.epoch + now)
     times.append(None if window is None else window - snapshot.epoch)
     times.append(walk.throttle.next_change() if throttled else None)
+    times.append(walk.resizing.next_change())
+    times.append(now if walk.may_grow else None)
     times.append(walk.opens if walk.opens < math.inf else None)
     return min((at for at in times if at is not None), default=None)

@@ -1,6 +1,7 @@
 """What a job asks for: groups of replicas, their topology, and the *shape* that alike jobs share."""
 
 from dataclasses import dataclass
+from datetime import time
 from enum import StrEnum
 
 MIB_PER_GIB = 1024
@@ -35,6 +36,25 @@ class Topology:
     prefer: Level | None = None
     spread: Level | None = None
     max_per_domain: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleWindow:
+    """A time of day, ``start`` inclusive to ``end`` exclusive, over midnight when ``end`` is the earlier one.
+
+    While it is open the job has ``replicas`` replicas, or its slices ``vram_mib`` MiB each; None leaves that as it is.
+    """
+
+    start: time
+    end: time
+    replicas: int | None = None
+    vram_mib: int | None = None
+
+    def is_open(self, clock: time) -> bool:
+        """Whether the wall clock ``clock`` lies in the window."""
+        if self.start < self.end:
+            return self.start <= clock < self.end
+        return clock >= self.start or clock < self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +118,9 @@ class PendingJob:
     before ``backoff_until`` or ``not_before``, or a job of ``waits_for`` has not succeeded. ``waits_for`` holds only
     those not yet succeeded, each with what it is waiting on (``"train is running"``).
 
-    ``min_runtime`` (seconds) stands before the policy's; ``checkpoint_every`` is how often it saves its work; ``taken``
-    counts how often it has been preempted or reclaimed, and ``returning`` is whether its last attempt was.
+    ``min_runtime`` (seconds) stands before the policy's; ``checkpoint_every`` is how often it saves its work;
+    ``scale`` changes its size by time of day; ``taken`` counts how often it has been preempted or reclaimed, and
+    ``returning`` is whether its last attempt was.
     """
 
     key: str
@@ -116,8 +137,15 @@ class PendingJob:
     preemptible: bool = True
     min_runtime: float | None = None
     checkpoint_every: float | None = None
+    scale: tuple[ScaleWindow, ...] = ()
     taken: int = 0
     returning: bool = False
+
+    @property
+    def elastic(self) -> bool:
+        """Whether its size may change while it runs."""
+        group = self.shape.groups[0]
+        return bool(self.scale) or group.min_replicas is not None or group.max_replicas is not None
 
     @property
     def order(self) -> tuple[int, float, int]:

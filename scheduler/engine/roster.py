@@ -42,6 +42,7 @@ class Roster:
         self._lane_numbers: dict[tuple[str, Shape], int] = {}
         self._recent: deque[tuple[float, int]] = deque()
         self._starting = 0
+        self._elastic: dict[str, None] = {}
         self._claims: tuple[Claim, ...] = ()
         self._lent = False
         self._ledger: Ledger
@@ -169,6 +170,8 @@ class Roster:
         ends_by = None if job.time_limit is None else started + job.time_limit
         running = RunningJob(job, pieces, started, self._amounts(pieces), phase, ends_by)
         self._running[job.key] = running
+        if job.elastic:
+            self._elastic[job.key] = None
         self._starting += phase is Phase.STARTING
         self._charge(running, 1, started)
         self._hold(running)
@@ -183,10 +186,23 @@ class Roster:
         if phase is Phase.STOPPING:
             self._promise_at_once(running)
 
+    def resize(self, key: str, pieces: tuple[Piece, ...], now: float) -> RunningJob:
+        """Give a job that holds cards its new pieces, all at once. Raises KeyError if it holds none."""
+        self._own()
+        before = self._running[key]
+        self._charge(before, -1, now)
+        for piece in before.pieces:
+            self._release_piece(before.job, piece)
+        running = self._running[key] = replace(before, pieces=pieces, amounts=self._amounts(pieces))
+        self._charge(running, 1, now)
+        self._hold(running)
+        return running
+
     def release(self, key: str, now: float) -> RunningJob:
         """Free the cards of a job. Raises KeyError if it holds none."""
         self._own()
         running = self._running.pop(key)
+        self._elastic.pop(key, None)
         self._starting -= running.phase is Phase.STARTING
         self._charge(running, -1, now)
         for piece in running.pieces:
@@ -239,6 +255,7 @@ class Roster:
             synced=self.synced,
             horizon=self._horizon,
             claims=self._claims,
+            elastic=tuple(self._running[key] for key in self._elastic),
             version=self._version,
         )
 

@@ -93,8 +93,8 @@ class Snapshot:
     account of the limit table, ``uses`` the decayed use per team. ``gateable`` are the waiting jobs that may be
     stopped by themselves, ``claims`` the cards that an earlier plan keeps for some of them. ``recent`` has the
     (time, team) of the starts of the last minute, ``starting`` how many jobs have been placed and do not run yet.
-    ``horizon`` is when the cards of those who run come free, as their limits promise.
-    ``synced`` is False until the first complete look at the cluster.
+    ``elastic`` are the running jobs whose size may change; ``horizon`` is when the cards of those who run come free,
+    as their limits promise. ``synced`` is False until the first complete look at the cluster.
     """
 
     inventory: Inventory
@@ -111,4 +111,5 @@ class Snapshot:
     synced: bool = True
     horizon: Horizon | None = field(default=None, compare=False, repr=False)
     claims: tuple[Claim, ...] = ()
+    elastic: tuple[RunningJob, ...] = ()
     version: int = 0

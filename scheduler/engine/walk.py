@@ -1,16 +1,19 @@
 """The walk over the waiting jobs in order: each starts, takes what it has a right to, or meets a stop."""
 
 import math
+from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 
 from scheduler.engine.accounts import Accounts
 from scheduler.engine.backfill import Reservations
 from scheduler.engine.cluster import bitset_of, natural
 from scheduler.engine.demand import PendingJob, Shape
+from scheduler.engine.elastic import size_at, sized
 from scheduler.engine.explain import Explainer, Stop
 from scheduler.engine.feasibility import Feasibility
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.order import DISCIPLINES
+from scheduler.engine.placement.fit import Fit
 from scheduler.engine.placement.gang import NO_CAPS, Placed, pieces, place, undo
 from scheduler.engine.placement.strategies import STRATEGIES
 from scheduler.engine.plan import Cause, Claim, Piece, Preempt, Resize, Start
@@ -20,6 +23,7 @@ from scheduler.engine.preempt.claims import hold as hold_spots
 from scheduler.engine.preempt.search import Found
 from scheduler.engine.preempt.taking import Taking
 from scheduler.engine.reasons import Hold, Reason, hold
+from scheduler.engine.resizing import Resizing
 from scheduler.engine.snapshot import Lane, Snapshot
 from scheduler.engine.throttle import Throttle
 
@@ -48,7 +52,9 @@ class Walk:
         self.feasibility = Feasibility(snapshot.ledger)
         self.strategy = STRATEGIES[policy.placement]
         self.discipline = DISCIPLINES[policy.queueing]
-        self.taking = Taking(snapshot, policy, now, self.accounts, self.strategy)
+        self.resizing = Resizing(snapshot, policy, now, self.accounts)
+        self.lanes = [*snapshot.lanes, *self.resizing.lanes]
+        self.taking = Taking(snapshot, policy, now, self.accounts, self.strategy, self.resizing)
         self.starts: list[Start] = []
         self.preempts: list[Preempt] = []
         self.resizes: list[Resize] = []
@@ -57,6 +63,8 @@ class Walk:
         self.reservations: Reservations | None = None
         if policy.backfill and policy.reserve_for and snapshot.horizon is not None:
             self.reservations = Reservations(snapshot.horizon.copy(), self.ledger, policy, now)
+        self._elastic_started = False
+        self._least_lanes: dict[int, Lane] = {}
         self._shapes: dict[str, Shape] = {}
         self._settled: dict[str, list[Where]] = {}
         self.stops: dict[int, Stop] = {}
@@ -69,7 +77,7 @@ class Walk:
         """Start the jobs whose claims have been vacated; keep the others' cards from everybody else."""
         if not self.snapshot.claims:
             return
-        waiting = {job.key: (lane, job) for lane in self.snapshot.lanes for job in lane.jobs}
+        waiting = {job.key: (lane, job) for lane in self.lanes for job in lane.jobs}
         for claim in self.snapshot.claims:
             if claim.winner in waiting and claim.winner not in self.gated:
                 self._honour(claim, *waiting[claim.winner])
@@ -127,7 +135,7 @@ class Walk:
     def _queues(self) -> list[list[Head]]:
         """The heads of the lanes, as a heap for each team and choice of models: its jobs share one standing."""
         queues: dict[tuple[int, tuple[str, ...]], list[Head]] = {}
-        for position, lane in enumerate(self.snapshot.lanes):
+        for position, lane in enumerate(self.lanes):
             head = self._head(position, 0)
             if head is not None:
                 queues.setdefault((lane.team, lane.fit.models), []).append(head)
@@ -138,7 +146,7 @@ class Walk:
     def _take_turn(self, queue: list[Head]) -> None:
         """Try the first job of a queue, and put its lane's next one in its place."""
         position, index = queue[0][3:]
-        lane = self.snapshot.lanes[position]
+        lane = self.lanes[position]
         stop = self._try(lane, lane.jobs[index])
         following = self._head(position, index + 1) if stop is None else None
         if stop is not None:
@@ -153,8 +161,20 @@ class Walk:
     def explain(self) -> dict[int, Hold]:
         """Why the jobs wait that were not started, by lane."""
         explainer = Explainer(self.ledger, self.accounts, self.throttle, self.feasibility, self.strategy)
-        lanes = {lane.number: lane for lane in self.snapshot.lanes}
-        return {number: explainer.why(lanes[number], stop) for number, stop in self.stops.items()}
+        lanes = {lane.number: lane for lane in self.snapshot.lanes} | self._least_lanes
+        return {number: explainer.why(lanes[number], stop) for number, stop in self.stops.items() if number >= 0}
+
+    def grow_into_idle(self) -> None:
+        """Let elastic jobs of full size take what nobody wants."""
+        busy = {*self.taking.taken, *(resize.job for resize in self.resizes)}
+        for lane in self.resizing.idle_lanes(busy):
+            job = lane.jobs[0]
+            allowed = self.accounts.allowed_nodes(lane)
+            bound = self.reservations is not None and self.reservations.made
+            caps = self.reservations.caps(job) if bound and self.reservations is not None else NO_CAPS
+            placed = place(self.ledger, lane.fit, self.strategy, allowed, caps) if allowed else None
+            if placed is not None:
+                self._start(lane, job, placed)
 
     def _head(self, position: int, index: int, shorter_than: float | None = math.inf) -> Head | None:
         """The first job of a lane from ``index`` on that no gate stops, with a shorter limit than ``shorter_than``.
@@ -163,7 +183,7 @@ class Walk:
         """
         most = math.inf if shorter_than is None else shorter_than
         any_length = shorter_than == math.inf
-        jobs = self.snapshot.lanes[position].jobs
+        jobs = self.lanes[position].jobs
         for at in range(index, len(jobs)):
             job = jobs[at]
             if not any_length and (job.time_limit is None or job.time_limit >= most):
@@ -174,13 +194,15 @@ class Walk:
 
     def _entry(self, number: int, queue: list[Head]) -> Entry:
         urgency, submitted, sequence, position, _ = queue[0]
-        standing = self.discipline(self.snapshot.lanes[position], self.accounts)
+        standing = self.discipline(self.lanes[position], self.accounts)
         return (urgency, standing, submitted, sequence, number)
 
     def _try(self, lane: Lane, job: PendingJob) -> Stop | None:
         """Start a job if it may and fits, or let it take what it has a right to; else say what kind of stop it met."""
         if not lane.fit.nodes:
             return Stop(job, Reason.MODEL)
+        if job.elastic and self.resizing.enabled:
+            lane = self._in_its_size(lane, job)
         allowed = self.accounts.allowed_nodes(lane)
         if not allowed:
             taken = self._take_for(lane, job)
@@ -214,10 +236,16 @@ class Walk:
         start = Start(job.key, pieces(self.ledger, lane.shape.groups, placed))
         self.starts.append(start)
         self._shapes[job.key] = lane.shape
+        self._elastic_started = self._elastic_started or job.elastic
         self.accounts.charge(lane.team, self.ledger, placed)
         self.throttle.note_start(lane.team)
         if self.reservations is not None:
             self.reservations.note_start(job, start.pieces)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether an elastic job has been started that may take more as soon as it runs."""
+        return self.resizing.enabled and self._elastic_started
 
     def _reserved(self, lane: Lane, job: PendingJob, allowed: int) -> Stop | None:
         """The stop of a job that would fit now, but for the reservations of others."""
@@ -245,10 +273,11 @@ class Walk:
         self._enter_claim(lane, job, claim, locate(self.ledger, lane.shape, claim.pieces) or [])
         return TAKEN
 
-    def _give_up(self, found: Found, job: PendingJob, cause: Cause) -> None:
+    def _give_up(self, found: Found, job: PendingJob, cause: Cause | None) -> None:
         """Plan the end of whole jobs, and the shrinking of elastic ones."""
         ended = {unit.job for unit in found.units if unit.whole}
-        self.preempts += [Preempt(key, job.key, cause) for key in sorted(ended)]
+        if cause is not None:
+            self.preempts += [Preempt(key, job.key, cause) for key in sorted(ended)]
         for key in sorted({unit.job for unit in found.units} - ended):
             given_up = set(self.taking.taken[key])
             left = tuple(piece for piece in self.snapshot.running[key].pieces if piece not in given_up)
@@ -265,6 +294,30 @@ class Walk:
         for spots in self._settled.values():
             hold_spots(ledger, spots)
         return ledger
+
+    def _in_its_size(self, lane: Lane, job: PendingJob) -> Lane:
+        """The lane with an elastic job in the largest size of the hour that fits now, or in its least."""
+        size = size_at(job, self.resizing.moment)
+
+        def with_replicas(replicas: int) -> Lane:
+            shape = sized(lane.shape, replicas, size.vram_mib)
+            return replace(lane, shape=shape, fit=Fit(shape, self.snapshot.inventory, self.policy.inference_headroom))
+
+        bound = self.reservations is not None and bool(self.reservations.made)
+        caps = self.reservations.caps(job) if bound and self.reservations is not None else NO_CAPS
+        low, high, best = size.least, size.wanted, with_replicas(size.least)
+        while low <= high:
+            middle = high if high == size.wanted and low == size.least else (low + high + 1) // 2
+            trial = with_replicas(middle)
+            allowed = self.accounts.allowed_nodes(trial)
+            placed = place(self.ledger, trial.fit, self.strategy, allowed, caps) if allowed else None
+            if placed is None:
+                high = middle - 1
+                continue
+            undo(self.ledger, placed)
+            low, best = middle + 1, trial
+        self._least_lanes[lane.number] = best
+        return best
 
     def _too_few_cards(self, lane: Lane) -> bool:
         """A cheap look before the real one, once a job has failed and nothing has changed since."""

@@ -36,6 +36,7 @@ class LocalBackend:
 
     name = "local"
     chooses_gpu = True
+    resizes = False
 
     def __init__(
         self,
@@ -242,6 +243,10 @@ class LocalBackend:
         self._ours.add((attempt, rank))
 
     # -- stop, forget, logs -------------------------------------------------------------------------------------------
+
+    def resize(self, order: Launch) -> None:
+        """See Backend."""
+        raise PermanentError(f"attempt {order.attempt}: the number of its replicas cannot change")
 
     def stop(self, attempt: AttemptKey, *, grace_s: float | None = None, why: str = "") -> None:
         """See Backend."""

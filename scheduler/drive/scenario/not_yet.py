@@ -21,14 +21,10 @@ def _timed(value: object) -> bool:
 
 
 NOT_YET: Mapping[str, Test] = {
-    "policy.elastic": _enabled,
     "policy.watermark": _enabled,
     "policy.hang": _given,
     "policy.idle": _timed,
     "policy.health": _given,
-    "jobs.min_replicas": _given,
-    "jobs.max_replicas": _given,
-    "jobs.scale": _given,
     "jobs.hang_at": lambda value: value is not None,
     "jobs.silent": _given,
     "jobs.idle_at": lambda value: value is not None,

@@ -16,13 +16,17 @@ from scheduler.engine.policy import Policy
 from scheduler.engine.preempt import claims
 from scheduler.engine.preempt.search import Found, Search, Unit
 from scheduler.engine.preempt.shields import NEVER, lost_work, open_to_preemption, open_to_reclaim
+from scheduler.engine.resizing import Resizing
 from scheduler.engine.snapshot import Lane, Phase, RunningJob, Snapshot
 
 
 class Verdict(NamedTuple):
-    """What a job may take: ``found``, or nothing, and then when the first of what it might take opens (seconds)."""
+    """What a job may take: ``found``, or nothing, and then when the first of what it might take opens (seconds).
 
-    cause: Cause
+    Without a ``cause`` it needs no right: it is what elastic jobs hold beyond their size.
+    """
+
+    cause: Cause | None
     found: Found | None = None
     opens: float = NEVER
 
@@ -48,13 +52,24 @@ class Hope(NamedTuple):
 class Taking:
     """The running jobs of one decision, and what has been taken of them so far."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, accounts: Accounts, strategy: Strategy) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        now: float,
+        accounts: Accounts,
+        strategy: Strategy,
+        resizing: Resizing,
+    ) -> None:
         self._snapshot = snapshot
         self._policy = policy
         self._now = now
         self._accounts = accounts
         self._strategy = strategy
-        self.enabled = bool(snapshot.running) and (policy.reclaim.enabled or policy.preemption.enabled)
+        self._surplus = resizing.surplus
+        self._resized = resizing.resizes
+        by_right = policy.reclaim.enabled or policy.preemption.enabled
+        self.enabled = bool(snapshot.running) and (by_right or bool(self._surplus))
         self.taken: dict[str, tuple[Piece, ...]] = {}
         self._stopping = [each for each in snapshot.running.values() if each.phase is Phase.STOPPING]
         self._candidates: list[Candidate] | None = None
@@ -66,6 +81,10 @@ class Taking:
 
         ``future`` makes the ledger of what is free once everyone who is leaving has left.
         """
+        if self._surplus:
+            verdict = self._try(lane, job, None, future)
+            if verdict.found is not None:
+                return verdict
         waiting_for_loans: Verdict | None = None
         if self._policy.reclaim.enabled and self._entitled(lane):
             verdict = self._try(lane, job, Cause.RECLAIM, future)
@@ -104,12 +123,12 @@ class Taking:
         left = self._accounts.entitlement(lane.team, fit.models)
         return left > 0 and min((fit.needs(model) for model in fit.models), default=left + 1) <= left
 
-    def _try(self, lane: Lane, job: PendingJob, cause: Cause, future: Callable[[], Ledger]) -> Verdict:
+    def _try(self, lane: Lane, job: PendingJob, cause: Cause | None, future: Callable[[], Ledger]) -> Verdict:
         """Look first whether all that may be taken would be enough, then for the smallest part of it that is.
 
         The first look may go by books of a moment ago: starts since have only left less, so it never says no wrongly.
         """
-        right: object = "reclaim" if cause is Cause.RECLAIM else job.priority
+        right: object = job.priority if cause is Cause.PREEMPTION else cause
         hope = self._hopes.get(right) or self._hope(cause, right, job.priority, future)
         if not hope.units and not self.taken and not self._stopping:
             return Verdict(cause, None, hope.opens)
@@ -128,8 +147,8 @@ class Taking:
             self._hopes.pop(right)
         return Verdict(cause, found, hope.opens)
 
-    def _hope(self, cause: Cause, right: object, priority: int, future: Callable[[], Ledger]) -> Hope:
-        units, opens = self._units(cause, priority)
+    def _hope(self, cause: Cause | None, right: object, priority: int, future: Callable[[], Ledger]) -> Hope:
+        units, opens = self._units(cause, priority) if cause is not None else (self._surplus_units(), NEVER)
         if not units and not self.taken and not self._stopping:
             hope = Hope(units, opens, self._snapshot.ledger, self._accounts.used)
         else:
@@ -172,6 +191,16 @@ class Taking:
         units.sort(key=lambda unit: (unit.whole, unit.lost, -unit.started, unit.job))
         return units, opens
 
+    def _surplus_units(self) -> list[Unit]:
+        """The replicas of elastic jobs beyond their size, those of the latest jobs first."""
+        holders = [c for c in self._all_candidates() if c.running.job.key in self._surplus]
+        return [
+            unit
+            for candidate in reversed(holders)
+            if candidate.running.job.key not in self.taken
+            for unit in self._parts_of(candidate)[: self._surplus[candidate.running.job.key]]
+        ]
+
     def _only_loans(self, units: list[Unit]) -> list[Unit]:
         """Of units in order, those whose team is above its guaranteed number when their turn comes."""
         books = self._accounts.copy_used()
@@ -199,7 +228,7 @@ class Taking:
                     open_to_preemption(running, policy, now),
                 )
                 for running in sorted(self._snapshot.running.values(), key=attrgetter("started", "job.key"))
-                if running.phase is not Phase.STOPPING
+                if running.phase is not Phase.STOPPING and running.job.key not in self._resized
             ]  # fmt: skip
         return self._candidates
 
