@@ -5,7 +5,8 @@ team and GPU model; the model ``"*"`` means all models together. A team's use co
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from typing import TypeVar
@@ -287,6 +288,19 @@ class LimitTable:
     def slot(self, team: int, model: str) -> int:
         """The account of a team (by position) for a model."""
         return team * len(self.models) + self.column[model]
+
+    def with_loans(self, guaranteed: Mapping[int, int], limits: Mapping[int, int]) -> "LimitTable":
+        """The same table with other guaranteed numbers, and limits raised, of some accounts (nano-GPU)."""
+        other = copy(self)
+        other.guaranteed = [guaranteed.get(slot, amount) for slot, amount in enumerate(self.guaranteed)]
+        other.bounds = [
+            {
+                model: tuple(replace(bound, limit=bound.limit + limits.get(bound.slot, 0)) for bound in bounds)
+                for model, bounds in per_model.items()
+            }
+            for per_model in self.bounds
+        ]
+        return other
 
     def left_by_lenders(self, team: int, model: str, used: Sequence[int]) -> int | None:
         """Nano-GPU of ``model`` that a team may still have beside what others keep for themselves; None: no matter.

@@ -56,6 +56,8 @@ class VirtualBackend:
 
     name = "simulated"
 
+    resizes = False
+
     def __init__(self, cluster: Cluster, clock: Callable[[], datetime]) -> None:
         """Raises PermanentError where the cluster's `config` makes no sense."""
         self.cluster_id = cluster.pk
@@ -87,6 +89,10 @@ class VirtualBackend:
                 raise PermanentError(f"replicas[{replica.rank}].node: there is no node {replica.node!r}")
             if any(not 0 <= gpu < cards[replica.node] for gpu in replica.gpus):
                 raise PermanentError(f"replicas[{replica.rank}].gpus: {replica.node} has {cards[replica.node]} cards")
+
+    def resize(self, order: Launch) -> None:
+        """See Backend."""
+        raise PermanentError(f"attempt {order.attempt}: the number of its replicas cannot change yet")
 
     def stop(self, attempt: AttemptKey, *, grace_s: float | None = None, why: str = "") -> None:
         """See Backend: the row that says that it was asked to stop is what ends it."""

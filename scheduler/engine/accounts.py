@@ -1,6 +1,6 @@
 """The books of one decision: what each team holds, what it may still have, and what it has had before."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from quotas.limits import ANY_MODEL, NANO, Bound
@@ -9,7 +9,9 @@ from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, replica_nano
 from scheduler.engine.placement.gang import Placed
 from scheduler.engine.policy import Policy
+from scheduler.engine.reasons import Hold
 from scheduler.engine.snapshot import Lane, Snapshot
+from scheduler.engine.watermark import asking, lent
 
 UNLIMITED = 1 << 62
 """Head room, in nano-GPU, where there is no limit."""
@@ -25,8 +27,10 @@ class Share(NamedTuple):
 class Accounts:
     """Use per account in nano-GPU, growing with each start of the decision; ``version`` counts its changes."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, gated: Mapping[str, Hold]) -> None:
         self.table = snapshot.limits.at(snapshot.epoch + now)
+        if policy.watermark.enabled:
+            self.table = lent(self.table, snapshot, asking(snapshot, gated, now), policy.watermark, now)
         self.tree = self.table.tree
         self.used = list(snapshot.used)
         self.totals = [self.table.slot(team, "*") for team in range(len(self.tree.teams))]

@@ -14,6 +14,7 @@ from scheduler.engine.policy import Policy
 from scheduler.engine.reasons import Hold, Reason, hold
 from scheduler.engine.snapshot import Snapshot
 from scheduler.engine.walk import Walk
+from scheduler.engine.watermark import next_change
 
 
 def decide(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
@@ -56,6 +57,8 @@ def _wake_at(snapshot: Snapshot, now: float, walk: Walk, *, throttled: bool) -> 
     window = snapshot.limits.until(snapshot.epoch + now)
     times.append(None if window is None else window - snapshot.epoch)
     times.append(walk.throttle.next_change() if throttled else None)
+    if walk.policy.watermark.enabled:
+        times.append(next_change(snapshot, walk.policy.watermark, now))
     times.append(walk.resizing.next_change())
     times.append(now if walk.may_grow else None)
     times.append(walk.opens if walk.opens < math.inf else None)

@@ -19,6 +19,7 @@ from scheduler.engine.placement.fit import Fit, replica_nano
 from scheduler.engine.plan import Claim, Piece
 from scheduler.engine.policy import Policy
 from scheduler.engine.snapshot import Lane, LimitTables, Phase, RunningJob, Snapshot, Use
+from scheduler.engine.watermark import quiet_since
 
 RECENT_SECONDS = 60.0
 STOPPING_ENDS = 0.0
@@ -42,6 +43,7 @@ class Roster:
         self._lane_numbers: dict[tuple[str, Shape], int] = {}
         self._recent: deque[tuple[float, int]] = deque()
         self._starting = 0
+        self._quiet: dict[int, float] = {}
         self._elastic: dict[str, None] = {}
         self._claims: tuple[Claim, ...] = ()
         self._lent = False
@@ -238,6 +240,9 @@ class Roster:
             self._recent.popleft()
         pressure = self.policy.backpressure
         throttled = pressure.starts_per_minute or pressure.team_starts_per_minute
+        if self.policy.watermark.enabled:
+            table = self._limits.at(self.epoch + now)
+            self._quiet = quiet_since(table, self._used, self._quiet, self.policy.watermark, now)
         self._lent = True
         self._version += 1
         return Snapshot(
@@ -255,6 +260,7 @@ class Roster:
             synced=self.synced,
             horizon=self._horizon,
             claims=self._claims,
+            quiet=self._quiet,
             elastic=tuple(self._running[key] for key in self._elastic),
             version=self._version,
         )
@@ -279,6 +285,7 @@ class Roster:
         self._horizon = Horizon(len(inventory), inventory.width)
         table = self._limits.at(self.epoch)
         self._used = [0] * table.slots
+        self._quiet = {}
         for running in self._running.values():
             self._charge_accounts(running, 1)
             self._hold(running)

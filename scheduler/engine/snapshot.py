@@ -93,8 +93,9 @@ class Snapshot:
     account of the limit table, ``uses`` the decayed use per team. ``gateable`` are the waiting jobs that may be
     stopped by themselves, ``claims`` the cards that an earlier plan keeps for some of them. ``recent`` has the
     (time, team) of the starts of the last minute, ``starting`` how many jobs have been placed and do not run yet.
-    ``elastic`` are the running jobs whose size may change; ``horizon`` is when the cards of those who run come free,
-    as their limits promise. ``synced`` is False until the first complete look at the cluster.
+    ``quiet`` is since when accounts have been below the low watermark, ``elastic`` are the running jobs whose size may
+    change; ``horizon`` is when the cards of those who run come free, as their limits promise. ``synced`` is False
+    until the first complete look at the cluster.
     """
 
     inventory: Inventory
@@ -112,4 +113,5 @@ class Snapshot:
     horizon: Horizon | None = field(default=None, compare=False, repr=False)
     claims: tuple[Claim, ...] = ()
     elastic: tuple[RunningJob, ...] = ()
+    quiet: Mapping[int, float] = field(default_factory=dict)
     version: int = 0

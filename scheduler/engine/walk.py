@@ -47,7 +47,7 @@ class Walk:
         self.policy = policy
         self.gated = gated
         self.ledger = snapshot.ledger.copy()
-        self.accounts = Accounts(snapshot, policy, now)
+        self.accounts = Accounts(snapshot, policy, now, gated)
         self.throttle = Throttle(snapshot, policy, now)
         self.feasibility = Feasibility(snapshot.ledger)
         self.strategy = STRATEGIES[policy.placement]

@@ -10,18 +10,12 @@ def _given(value: object) -> bool:
     return value not in (None, False, [], {})
 
 
-def _enabled(value: object) -> bool:
-    """Whether a section of the policy is turned on: named, and not with ``enabled: false``."""
-    return isinstance(value, Mapping) and value.get("enabled", True) is True
-
-
 def _timed(value: object) -> bool:
     """Whether the idle rule is turned on: by a time other than 0."""
     return isinstance(value, Mapping) and str(value.get("after", 0)).strip("smhd ") not in ("0", "0.0")
 
 
 NOT_YET: Mapping[str, Test] = {
-    "policy.watermark": _enabled,
     "policy.hang": _given,
     "policy.idle": _timed,
     "policy.health": _given,
