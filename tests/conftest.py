@@ -13,7 +13,7 @@ from tests.needs import NEEDS, SHARED, required
 
 TESTS = Path(__file__).resolve().parent
 # Folders whose tests all start processes, servers or a browser; elsewhere a slow test is marked one by one.
-SLOW_FOLDERS = frozenset({"backends", "browser", "faults", "integration"})
+SLOW_FOLDERS = frozenset({"backends", "browser", "cli", "faults", "integration"})
 
 # Nothing that a test run learns is kept in the checkout.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "hypothesis"
@@ -26,7 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 
 
 # Only these suites know Django; a module in one of them has it set up before it is imported (see tests/services.py).
-DJANGO_SUITES = frozenset({"api", "browser", "faults", "integration", "security"})
+DJANGO_SUITES = frozenset({"api", "browser", "cli", "faults", "frontend", "integration", "security"})
 
 
 def suite_of(path: Path) -> str:

@@ -59,7 +59,7 @@ class AccessSerializer(serializers.ModelSerializer[ClusterAccess]):
     """A team that a cluster is open to, with those below it."""
 
     team = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
-    granted_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    granted_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
 
     class Meta:
         model = ClusterAccess

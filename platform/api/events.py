@@ -9,6 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from api.filters import SinceFilter
 from api.pages import Cursor
 from api.views import Resource
 from jobs.models import JobEvent
@@ -45,7 +46,7 @@ class EventFilter(django_filters.FilterSet):  # type: ignore[misc]
     job = django_filters.CharFilter("job__key")
     team = django_filters.CharFilter("job__team__slug")
     cluster = django_filters.CharFilter("job__cluster__slug")
-    since = django_filters.IsoDateTimeFilter("at", "gte")
+    since = SinceFilter("at", "gte")
 
     class Meta:
         model = JobEvent

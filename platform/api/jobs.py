@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from api import job_body
 from api.etags import answer
 from api.events import EventSerializer, events_with_names
+from api.filters import SinceFilter
 from api.logs import PARAMETERS as LOG_PARAMETERS
 from api.logs import LogSerializer, PlainText, log_answer
 from api.pages import JobCursor
@@ -77,7 +78,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
 class JobDetailSerializer(JobSerializer):
     """All about one job."""
 
-    retry_of = serializers.SlugRelatedField[Any](slug_field="key", read_only=True)
+    retry_of = serializers.SlugRelatedField[Any](slug_field="key", read_only=True, allow_null=True)
     after = serializers.SerializerMethodField(help_text="The keys of the jobs that it waits for.")
     spec = serializers.DictField(read_only=True, help_text="What was asked for.")
     labels = serializers.DictField(child=serializers.CharField(), read_only=True)
@@ -137,7 +138,7 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
     user = django_filters.CharFilter("user__username")
     cluster = django_filters.CharFilter("cluster__slug")
     name = django_filters.CharFilter("name", help_text="Exactly this name.")
-    since = django_filters.IsoDateTimeFilter("submitted_at", "gte", help_text="Submitted then or later.")
+    since = SinceFilter("submitted_at", "gte", help_text="Submitted then or later.")
 
     class Meta:
         model = Job

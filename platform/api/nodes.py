@@ -47,7 +47,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     cluster = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
     model = serializers.CharField(help_text="Of its GPUs; empty without any.")
     state = serializers.ChoiceField(STATES, read_only=True)
-    cordon_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    cordon_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
     labels = serializers.DictField(child=serializers.CharField())
     taints = serializers.ListField(child=serializers.CharField())
     seen_at = serializers.DateTimeField(allow_null=True)

@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q, QuerySet
@@ -127,9 +127,14 @@ def _read(text: str, order: Sequence[str]) -> tuple[bool, list[Any]]:
         backwards, *place = raw
         if len(place) != len(order) or backwards not in (0, 1) or not 0 <= int(place[-1]) < 2**63:
             raise ValueError
-        read: list[Any] = [datetime.fromisoformat(value) for value in place[:-1]]
-        if any(value.tzinfo is None for value in read):
-            raise ValueError
+        read: list[Any] = [_moment(value) for value in place[:-1]]
         return bool(backwards), [*read, int(place[-1])]
     except (ValueError, TypeError, binascii.Error, RecursionError, OverflowError):
         raise Invalid("cursor_invalid", "cursor: take it from next or previous", field="cursor") from None
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(text)
+    return moment.astimezone(UTC)

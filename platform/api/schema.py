@@ -66,5 +66,7 @@ def problems_everywhere(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     for path in result["paths"].values():
         for operation in path.values():
             if isinstance(operation, dict) and "responses" in operation:
+                if any(each["name"] == "If-None-Match" for each in operation.get("parameters", ())):
+                    operation["responses"]["304"] = {"description": "It still is as If-None-Match says."}
                 operation["responses"]["default"] = {"$ref": "#/components/responses/Problem"}
     return result

@@ -33,7 +33,7 @@ MODES = ("", "drain")
 class TeamSerializer(serializers.ModelSerializer[Team]):
     """A team."""
 
-    parent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)  # type: ignore[assignment]
+    parent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)  # type: ignore[assignment]
     state = serializers.SerializerMethodField()
     running = serializers.IntegerField(help_text="Jobs that hold cards.")
     pending = serializers.IntegerField(help_text="Jobs that wait.")
