@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest
 MANAGE := $(BIN)/python -W ignore::RuntimeWarning manage.py
 OPENAPI := docs/reference/openapi.yaml
 
-.PHONY: help setup run test check bench format openapi lock
+.PHONY: help setup run test check bench format openapi lock assets messages screenshots
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,15 @@ format: setup ## put the code into the one style, fix what a tool can fix
 
 openapi: setup ## write the API's description after a change that is meant
 	$(MANAGE) spectacular --validate --fail-on-warn --file $(OPENAPI)
+
+messages: setup ## bring the translations up to date; what waits for a translation is listed
+	$(BIN)/python frontend/assets/messages.py
+
+assets: ## rebuild frontend/static/vendor from npm's packages; the only command that needs Node
+	cd frontend && npm ci --no-audit --no-fund --ignore-scripts=false && npm run build
+
+screenshots: setup ## make the pictures of docs/screenshots, of a server with a lively hour in it
+	ROTA_SCREENSHOTS=docs/screenshots $(PYTEST) -q tests/browser/test_screenshots.py
 
 lock: setup ## lock what requirements*.in name, with hashes and without an index (UPGRADE=1: the newest versions)
 	$(COMPILE) --output-file requirements.txt requirements.in

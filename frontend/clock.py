@@ -32,7 +32,7 @@ def ago(seconds: float) -> str:
 def span(seconds: float) -> str:
     """A length of time in its two largest units."""
     left = max(0, round(seconds))
-    said = []
+    said: list[str] = []
     for unit, size in SIZES.items():
         count, left = divmod(left, size)
         if count or (unit == "s" and not said):

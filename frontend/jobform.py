@@ -6,7 +6,7 @@ Nothing is lost between form and YAML: what the form has no field for is carried
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -49,32 +49,14 @@ class Asked:
 def from_fields(data: Mapping[str, str]) -> Asked:
     """Read the form. Raises FormError for the first field that cannot be read."""
     body: dict[str, Any] = dict(_extra(data.get("extra", "")))
-    given = {name: data.get(name, "").strip() for name in FIELDS}
-    for name in TEXTS:
-        if given[name]:
-            body[name] = given[name]
-    for name in NUMBERS:
-        if given[name]:
-            body[name] = _number(given[name])
-    for name in LISTS:
-        if given[name]:
-            body[name] = [part for part in given[name].replace(",", " ").split() if part] if name != "model" else [
-                part.strip() for part in given[name].split(",") if part.strip()
-            ]  # fmt: skip
-    for name in PAIRS:
-        if given[name]:
-            body[name] = _pairs(name, given[name])
-    for name in FLAGS:
-        if given[name]:
-            body[name] = True
-    if given["priority"]:
-        body["priority"] = _number(given["priority"])
-    if data.get("has_preemptible") and not given["preemptible"]:
+    given = {name: text for name in FIELDS if (text := data.get(name, "").strip())}
+    for name, text in given.items():
+        if name in READERS:
+            body[name] = READERS[name](name, text)
+    if data.get("has_preemptible") and "preemptible" not in given:
         body["preemptible"] = False
-    if given["command"]:
-        body["command"] = _words(given["command"])
-    ordered = {name: body[name] for name in ("name", "command", *FIELDS) if name in body}
-    return Asked({**ordered, **body}, given["team"] or None, given["cluster"] or None)
+    ordered: dict[str, Any] = {name: body[name] for name in ("name", "command", *FIELDS) if name in body}
+    return Asked({**ordered, **body}, given.get("team"), given.get("cluster"))
 
 
 def from_yaml(text: str) -> Asked:
@@ -141,7 +123,7 @@ def _extra(text: str) -> dict[str, Any]:
     return from_yaml(text).body
 
 
-def _number(text: str) -> int | float | str:
+def _number(_: str, text: str) -> int | float | str:
     """A number where it is one; anything else goes on as it is, and the reader of jobs says what is wrong with it."""
     for kind in (int, float):
         try:
@@ -151,13 +133,28 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-def _words(text: str) -> list[str]:
+def _text(_: str, text: str) -> str:
+    return text
+
+
+def _flag(_: str, text: str) -> bool:
+    return bool(text)
+
+
+def _names(_: str, text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def _models(_: str, text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _words(name: str, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise FormError(
-            "command", "a quotation mark is not closed" if "quotation" in str(error) else str(error)
-        ) from None
+        problem = "a quotation mark is not closed" if "quotation" in str(error) else str(error)
+        raise FormError(name, problem) from None
 
 
 def _pairs(name: str, text: str) -> dict[str, str]:
@@ -170,3 +167,14 @@ def _pairs(name: str, text: str) -> dict[str, str]:
             raise FormError(name, f"line {number}: must be NAME=VALUE")
         pairs[key.strip()] = value.strip() if name != "env" else value
     return pairs
+
+
+READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    **dict.fromkeys(TEXTS, _text),
+    **dict.fromkeys((*NUMBERS, "priority"), _number),
+    **dict.fromkeys(LISTS, _names),
+    **dict.fromkeys(PAIRS, _pairs),
+    **dict.fromkeys(FLAGS, _flag),
+    "model": _models,
+    "command": _words,
+}

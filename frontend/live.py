@@ -13,7 +13,7 @@ from typing import Any, Final
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.core.cache import cache
-from django.db.models import Max
+from django.db.models import Count, Max
 from django.utils import timezone
 
 from frontend.selectors.gpumap import gpu_bytes
@@ -117,11 +117,8 @@ def _changes(before: dict[str, Any], now: datetime) -> tuple[dict[str, Any], dic
     """What marks this moment, and which jobs have had an event since the last; a few short index look-ups."""
     last = JobEvent.objects.aggregate(last=Max("id"))["last"] or 0
     holds = list(LaneHold.objects.values_list("cluster_id").annotate(at=Max("since")).order_by("cluster_id"))
-    nodes = list(
-        Node.objects.values_list("cluster_id")
-        .annotate(at=Max("contact_at"), on=Max("cordon_at"))
-        .order_by("cluster_id")
-    )
+    of_cluster = Node.objects.values_list("cluster_id").order_by("cluster_id")
+    nodes = list(of_cluster.annotate(at=Max("contact_at"), on=Max("cordon_at"), cordoned=Count("cordon_at")))
     cards = Gpu.objects.aggregate(at=Max("state_at"))["at"]
     clusters = list(Cluster.objects.order_by("id").values_list("id", "version", "synced", "sync_problem"))
     after = before.get("event", last)

@@ -8,7 +8,7 @@ from django.utils import timezone
 from frontend import live
 
 
-@shared_task(name="frontend.tasks.publish", ignore_result=True)  # type: ignore[untyped-decorator]
+@shared_task(name="frontend.tasks.publish", ignore_result=True)
 def publish() -> None:
     """Publish the numbers of this moment; beat calls it each second."""
     live.publish(timezone.now())

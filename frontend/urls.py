@@ -35,6 +35,7 @@ urlpatterns = [
     path("teams/<slug:slug>/member", teams.member, name="member"),
     path("events/", events.event_list, name="events"),
     path("profile/", person.profile, name="profile"),
+    path("tokens/", person.tokens, name="tokens"),
     path("help/", person.help_page, name="help"),
 ]
 websocket_urlpatterns = [path(LIVE_PATH.removeprefix("/"), LiveConsumer.as_asgi())]

@@ -40,7 +40,7 @@ JOB_STATES: Mapping[str, Look] = {
 }
 
 REASONS: Mapping[str, Look] = {
-    "held": Look(_("held"), "purple", "player-pause", _("Somebody has to release it.")),
+    "held": Look(pgettext_lazy("job", "held"), "purple", "player-pause", _("Somebody has to release it.")),
     "backoff": Look(_("pause after a failure"), "orange", "clock-pause", _("It is tried again by itself.")),
     "not_before": Look(_("not yet"), "azure", "calendar-time", _("It waits for a time or for other jobs.")),
     "impossible": Look(
@@ -122,7 +122,7 @@ EVENTS: Mapping[str, Look] = {
     "fail": Look(_("failed"), "red", "circle-x"),
     "requeue": Look(_("back in the queue"), "yellow", "rotate-clockwise"),
     "stopped": Look(_("stopped"), "secondary", "player-stop"),
-    "hold": Look(_("held"), "purple", "player-pause"),
+    "hold": Look(pgettext_lazy("job", "held"), "purple", "player-pause"),
     "release": Look(_("released"), "azure", "player-play"),
     "expire": Look(_("waited too long"), "red", "hourglass"),
 }
@@ -153,16 +153,32 @@ def word(value: object) -> object:
 
 def said(text: str) -> str:
     """A stored English sentence in the reader's language, where its template is known; else as it is."""
+    if (found := _said(text)) is not None:
+        return found
+    head, colon, note = text.partition(": ")  # a verdict with the backend's own word behind it
+    if colon and (found := _said(head)) is not None:
+        return f"{found}: {_said(note) or note}"
+    return text
+
+
+def refused(message: str, path: str = "") -> str:
+    """Why something was refused, in the reader's language; ``path``, which may stand before it, stays as it is."""
+    rest = message.removeprefix(f"{path}: ")
+    return f"{path}: {said(rest)}" if path and rest != message else said(message)
+
+
+def _said(text: str) -> str | None:
     for template in SENTENCES:
         if found := _pattern(template).fullmatch(text):
-            return sentence(re.sub(r":g}", "}", gettext(template)), found.groupdict())
-    return gettext(text) if text else ""
+            facts = {name: word(value) for name, value in found.groupdict().items()}
+            return gettext(template).replace(":g}", "}").format(**facts)
+    return None
 
 
 @lru_cache(maxsize=256)
 def _pattern(template: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)(?::g)?\}", template)
-    pattern = "".join(f"(?P<{part}>.+?)" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
+    pattern = "".join(f"(?P<{part}>(?:(?!: ).)+?)" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
     return re.compile(pattern, re.DOTALL)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Case, F, IntegerField, Q, Value, When
+from django.db.models import Case, IntegerField, Q, Value, When
 from django.db.models.functions import Length
 
 from frontend.words import GPU_STATES
@@ -19,9 +19,9 @@ ORDER = ("node__rack", Length("node__name"), "node__name", "index")
 def state_byte(prefix: str = "") -> Case:
     """The byte of a card: what is wrong with it comes before who holds it."""
 
-    def when(state: str, **conditions: Any) -> When:
-        named = {f"{prefix}{name}": value for name, value in conditions.items()}
-        return When(Q(**named), then=Value(BYTES[state]))
+    def when(name: str, /, **conditions: Any) -> When:
+        named = {f"{prefix}{field}": value for field, value in conditions.items()}
+        return When(Q(**named), then=Value(BYTES[name]))
 
     return Case(
         when("down", node__state=NodeState.DOWN.value),
@@ -48,7 +48,7 @@ def layout(cluster_id: int) -> list[dict[str, Any]]:
     rows = (
         Gpu.objects.filter(cluster_id=cluster_id, node__removed_at=None)
         .order_by(*ORDER)
-        .values_list("node__name", "node__rack", model=F("node__pool__model"))
+        .values_list("node__name", "node__rack", "node__pool__model")
     )
     nodes: list[dict[str, Any]] = []
     for name, rack, model in rows:

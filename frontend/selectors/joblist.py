@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import Max, Q, QuerySet
 
@@ -20,6 +21,7 @@ PAGE = 50
 COUNTED_MOST = 1_000
 SEARCHED_MOST = 200_000
 """A text is looked for among that many of the newest jobs: without an index the whole history would take seconds."""
+STATES = frozenset(state.value for state in JobState)
 FOLDERS: Mapping[str, tuple[str, ...]] = {"waiting": WAITING_STATES, "active": LIVE_STATES, "ended": TERMINAL_STATES}
 
 
@@ -38,7 +40,7 @@ class Filter:
         """Read from an address; what makes no sense is left out."""
         values = {name: str(query.get(name, "")).strip()[:200] for name in ("team", "user", "cluster", "text")}
         state = str(query.get("state", ""))
-        return cls(state=state if state in JobState or state in FOLDERS else "", **values)
+        return cls(state=state if state in STATES or state in FOLDERS else "", **values)
 
     def narrow(self, jobs: QuerySet[Job], *, but_state: bool = False) -> QuerySet[Job]:
         """The jobs that it lets through."""
@@ -88,11 +90,15 @@ def page_of(jobs: QuerySet[Job], *, before: str = "", after: str = "", size: int
 
 def counts(jobs: QuerySet[Job]) -> dict[str, int]:
     """How many jobs there are of each state, each counted up to COUNTED_MOST; one query."""
-    parts, arguments = [], []
+    parts: list[str] = []
+    arguments: list[Any] = []
     for state in JobState:
         some = jobs.filter(state=state.value).order_by().values("id")[:COUNTED_MOST]
-        sql, values = some.query.sql_with_params()
-        parts.append(f"SELECT %s, count(*) FROM ({sql}) some")  # noqa: S608  the SQL is Django's own
+        try:
+            sql, values = some.query.sql_with_params()
+        except EmptyResultSet:  # Django sees by itself that there can be none
+            return {}
+        parts.append(f"SELECT %s, count(*) FROM ({sql}) counted")  # noqa: S608  the SQL is Django's own
         arguments += [state.value, *values]
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(parts), arguments)

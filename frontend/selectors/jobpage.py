@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import yaml
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from frontend import words
@@ -66,12 +67,12 @@ def places_of(attempt: Attempt) -> list[Place]:
     rows = (
         Allocation.objects.filter(attempt=attempt)
         .order_by("id")
-        .values_list("group", "replica", "node__name", "gpu__index", "count", "mib")
+        .values_list("group", "replica", "node__name", "gpu__index", "slot", "mib")
     )
     found: dict[tuple[str, int], list[Any]] = {}
-    for group, replica, node, index, count, mib in rows:
+    for group, replica, node, index, slot, mib in rows:
         place = found.setdefault((group, replica), [node, [], 0, mib])
-        place[2] += count
+        place[2] += slot is not None
         if index is not None:
             place[1].append(index)
     return [
@@ -84,25 +85,19 @@ def sentence_of(job: Job, wait: Wait | None, attempt: Attempt | None, places: li
     """The state of a job in one sentence."""
     if wait is not None:
         return _held(job) if wait.code == "held" else _("Waiting: %(why)s") % {"why": wait.sentence}
-    where = _where(places)
-    why = words.said(job.state_why)
+    where, why = _where(places), words.said(job.state_why)
+    title = capfirst(words.look(words.JOB_STATES, job.state).title)
     match JobState(job.state):
-        case JobState.STARTING:
+        case JobState.STARTING if where:
             return _("Starting %(where)s") % {"where": where}
-        case JobState.RUNNING:
+        case JobState.RUNNING if where:
             return _("Running %(where)s") % {"where": where}
-        case JobState.STOPPING:
-            return _("Stopping: %(why)s") % {"why": why} if why else _("Stopping")
-        case JobState.SUCCEEDED:
-            return _("Succeeded")
         case JobState.FAILED:
             return _failed(attempt, why)
-        case JobState.CANCELLED:
-            return _("Cancelled: %(why)s") % {"why": why} if why else _("Cancelled")
-        case JobState.REJECTED:
-            return _("Rejected: %(why)s") % {"why": why}
+        case JobState.SUCCEEDED:
+            return title
         case _:
-            return str(words.look(words.JOB_STATES, job.state).title)
+            return _("%(state)s: %(why)s") % {"state": title, "why": why} if why else title
 
 
 def _held(job: Job) -> str:

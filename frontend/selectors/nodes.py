@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Length
 
 from frontend.selectors.gpumap import BYTES, state_byte
+from frontend.words import NODE_STATES
 from jobs.models import Job
 from jobs.permissions import may_see_job
-from scheduler.engine.cluster import NodeState
 from scheduler.inventory.models import Allocation, Gpu, Node
 from teams.models import User
 from teams.selectors import standing_of
@@ -37,7 +37,7 @@ class Filter:
         state = str(query.get("state", ""))
         return cls(
             cluster=str(query.get("cluster", ""))[:63],
-            state=state if state in NodeState else "",
+            state=state if state in NODE_STATES else "",
             text=str(query.get("text", "")).strip()[:200],
         )
 
@@ -131,10 +131,9 @@ def cards_of(node: Node, user: User) -> list[Card]:
         job = row.attempt.job
         shown = job if may_see_job(standing, job.team_id) else None
         holders[row.gpu_id or 0].append((shown, row.mib))
-    return [Card(gpu, STATES[gpu.byte], holders[gpu.pk]) for gpu in gpus]  # type: ignore[attr-defined]
+    return [Card(gpu, STATES[gpu.byte], holders[gpu.pk]) for gpu in gpus]
 
 
 def unnamed_on(node: Node) -> int:
     """Cards of a node that are held, while it has not said which."""
-    held = Allocation.objects.filter(node=node, gpu=None, released_at=None).aggregate(cards=Sum("count"))
-    return held["cards"] or 0
+    return Allocation.objects.filter(node=node, gpu=None, slot__isnull=False, released_at=None).count()

@@ -114,9 +114,8 @@ def _cards() -> dict[tuple[int, str], Cards]:
             free=Count("gpus", filter=usable & Q(gpus__allocated_mib=0)),
         )
     )
-    unnamed = dict(
-        Allocation.objects.filter(released_at=None, gpu=None).values_list("node_id").annotate(cards=Sum("count"))
-    )
+    provisional = Allocation.objects.filter(released_at=None, gpu=None, slot__isnull=False)
+    unnamed = dict(provisional.values_list("node_id").annotate(cards=Count("id")))
     found: dict[tuple[int, str], Cards] = {}
     for row in rows:
         cards = found.setdefault((row["cluster_id"], row["pool__model"] or ""), Cards())
@@ -171,9 +170,8 @@ def waiting_by_reason(now: datetime) -> dict[int, list[dict[str, Any]]]:
         .annotate(jobs=Count("id"), cards=Sum("gpus"))
         .values_list("cluster_id", "lane", "gate", "jobs", "cards")
     )
-    codes = {
-        (cluster, lane): code for cluster, lane, code in LaneHold.objects.values_list("cluster_id", "lane", "code")
-    }
+    holds = LaneHold.objects.values_list("cluster_id", "lane", "code")
+    codes = {(cluster, lane): code for cluster, lane, code in holds}
     synced = set(Cluster.objects.filter(synced=True).values_list("id", flat=True))
     counts: dict[int, Counter[str]] = {}
     cards: dict[tuple[int, str], int] = Counter()

@@ -144,7 +144,7 @@ def gib(mib: float | None) -> str:
 def styled(field: BoundField) -> SafeString:
     """A form field with Tabler's classes, marked as invalid and tied to its error where it has one."""
     kind = {"select": "form-select", "checkbox": "form-check-input"}.get(field.widget_type, "form-control")
-    attributes = {"class": f"{kind} is-invalid" if field.errors else kind}
+    attributes: dict[str, str | bool] = {"class": f"{kind} is-invalid" if field.errors else kind}
     if field.errors:
         attributes |= {"aria-invalid": "true", "aria-describedby": f"{field.id_for_label}_error"}
     return field.as_widget(attrs=attributes)
@@ -232,7 +232,8 @@ def cards(states: Sequence[str]) -> SafeString:
     label = ", ".join(f"{count} {title}" for title, count in counts)
     width = max(1, 13 * len(states) - 3)
     return format_html(
-        '<svg class="cards" viewBox="0 0 {} 14" width="{}" height="14" role="img" aria-label="{}"><title>{}</title>{}</svg>',
+        '<svg class="cards" viewBox="0 0 {} 14" width="{}" height="14" role="img" aria-label="{}">'
+        "<title>{}</title>{}</svg>",
         width, width, label, label, cells,
     )  # fmt: skip
 

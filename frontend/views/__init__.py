@@ -1,1 +1,4 @@
-"""The pages, a file a subject. A view parses, authorizes, calls a service or a selector, and renders; no rule is here."""
+"""The pages, a file a subject.
+
+A view parses, authorizes, calls a service or a selector, and renders. No rule is here.
+"""

@@ -111,7 +111,12 @@ def node_page(request: PageRequest, slug: str, name: str) -> HttpResponse:
     return show(
         request,
         "pages/node.html",
-        {"node": node, "cards": nodes.cards_of(node, request.user), "cpus": node.cpus_milli / 1000},
+        {
+            "node": node,
+            "cards": nodes.cards_of(node, request.user),
+            "cpus": node.cpus_milli / 1000,
+            "unnamed": nodes.unnamed_on(node),
+        },
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from django.http import FileResponse, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -96,12 +96,12 @@ def job_log(request: PageRequest, key: str) -> HttpResponse:
 
 
 @page
-def job_log_file(request: PageRequest, key: str) -> FileResponse | HttpResponse:
+def job_log_file(request: PageRequest, key: str) -> HttpResponse:
     """The whole output of one replica, as it was written."""
     job = job_for(request.user, key)
     number, replica = (_number(request, name) for name in ("attempt", "replica"))
     headers = {"Content-Disposition": f'attachment; filename="{job.key}-{number or job.attempt_count}-{replica}.log"'}
-    return FileResponse(  # type: ignore[return-value]
+    return StreamingHttpResponse(
         whole_log(job, number or None, replica=replica), content_type="text/plain; charset=utf-8", headers=headers
     )
 

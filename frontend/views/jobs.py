@@ -15,7 +15,7 @@ from frontend import words
 from frontend.selectors import joblist
 from frontend.selectors.waits import waits_of
 from frontend.views.page import PageRequest, back, page, show
-from jobs.models import Job
+from jobs.models import TERMINAL_STATES, Job
 from jobs.permissions import acts_as
 from jobs.selectors import visible_to
 from jobs.services import cancel
@@ -103,7 +103,7 @@ def _rows(user: User, jobs: list[Job], now: datetime) -> list[dict[str, object]]
         {
             "job": job,
             "wait": waits.get(job.pk),
-            "mine": job.state not in joblist.TERMINAL_STATES
+            "mine": job.state not in TERMINAL_STATES
             and acts_as(standing, user.pk, team_id=job.team_id, owner_id=job.user_id) is not None,
         }
         for job in jobs

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, cast
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 
@@ -27,14 +27,14 @@ class PageRequest(HttpRequest):
     htmx: Any
 
 
-View = Callable[Concatenate[PageRequest, P], HttpResponse]
+View = Callable[Concatenate[PageRequest, P], HttpResponseBase]
 
 
-def page(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+def page(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
     """A view for people who are signed in; what is not there for them is a 404, what they may not do a 403."""
 
     @wraps(view)
-    def checked(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def checked(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         try:
             return view(cast(PageRequest, request), *args, **kwargs)
         except NotFound as problem:
@@ -42,7 +42,7 @@ def page(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
         except Forbidden as problem:
             return render(request, "403.html", {"exception": words.said(problem.message)}, status=403)
 
-    return cast(Callable[Concatenate[HttpRequest, P], HttpResponse], login_required(checked))
+    return cast(Callable[Concatenate[HttpRequest, P], HttpResponseBase], login_required(checked))
 
 
 def show(request: HttpRequest, template: str, context: Mapping[str, Any], status: int = 200) -> HttpResponse:
@@ -60,7 +60,7 @@ def back(request: HttpRequest, fallback: str, *args: Any) -> HttpResponseRedirec
     wanted = request.POST.get("next", "")
     if wanted and url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure()):
         return HttpResponseRedirect(wanted)
-    return cast(HttpResponseRedirect, redirect(fallback, *args))
+    return redirect(fallback, *args)
 
 
 def attempt(request: HttpRequest, action: Callable[[], object], done: str) -> bool:
@@ -70,7 +70,7 @@ def attempt(request: HttpRequest, action: Callable[[], object], done: str) -> bo
     except NotFound:
         raise
     except Problem as problem:
-        messages.error(request, words.said(problem.message))
+        messages.error(request, words.refused(problem.message, str(problem.facts.get("field", ""))))
         return False
     messages.success(request, done)
     return True

@@ -45,7 +45,7 @@ def convert(request: PageRequest) -> JsonResponse:
     try:
         if request.POST.get("mode") == "yaml":
             return JsonResponse({"fields": to_fields(from_yaml(request.POST.get("yaml", "")))})
-        return JsonResponse({"yaml": from_fields(request.POST.dict()).as_yaml()})  # type: ignore[arg-type]
+        return JsonResponse({"yaml": from_fields(request.POST.dict()).as_yaml()})
     except FormError as error:
         return JsonResponse({"field": error.field, "problem": words.said(error.problem)}, status=422)
 
@@ -75,10 +75,8 @@ def _take_in(request: PageRequest, asked: Asked, token: str) -> Job:
 def _errors(problem: Problem, *, by_yaml: bool) -> dict[str, str]:
     path = str(problem.facts.get("field", ""))
     field = "yaml" if by_yaml else field_of(path)
-    message = problem.message
-    if field == path and message.startswith(f"{path}: "):
-        message = message.removeprefix(f"{path}: ")
-    return {field or "form": words.said(message)}
+    said = words.refused(problem.message, path)
+    return {field or "form": said.removeprefix(f"{path}: ") if field == path else said}
 
 
 def _form(request: PageRequest, fields: Mapping[str, str], errors: Mapping[str, str] | None = None) -> HttpResponse:

@@ -17,7 +17,7 @@ export async function start(config) {
 function option(past, { words, language }, style) {
   const colour = (name) => style.getPropertyValue(`--tblr-${name}`).trim();
   const muted = colour("secondary"), line = colour("border-color");
-  const time = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" });
+  const time = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   const series = (name, key, shade, axis, area) => ({
     name, type: "line", yAxisIndex: axis, showSymbol: false, smooth: 0.2, animation: false,
     lineStyle: { width: 2, color: shade }, itemStyle: { color: shade }, areaStyle: area ? { color: shade, opacity: 0.12 } : undefined,

@@ -12,13 +12,14 @@ export function helpForms(config) {
         return;
       }
       event.preventDefault();
+      event.stopPropagation();
       ask(dialog, button, (why) => {
         if (why !== undefined) put(event.target, "why", why);
         button.dataset.asked = "1";
         event.target.requestSubmit(button);
       });
     }
-  });
+  }, true); // before anybody else hears of it
 
   // A filter applies itself: on choosing, or a moment after typing.
   let typed;
@@ -61,7 +62,8 @@ export function helpForms(config) {
   document.addEventListener("click", async ({ target }) => {
     const button = target.closest?.("[data-copy]");
     if (!button) return;
-    await navigator.clipboard.writeText(document.querySelector(button.dataset.copy).textContent.trim());
+    const source = document.querySelector(button.dataset.copy);
+    await navigator.clipboard.writeText((source.value ?? source.textContent).trim());
     const label = [...button.childNodes].find((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
     if (!label) return;
     const before = label.textContent;

@@ -13,6 +13,7 @@ const parts = {
   "[data-log]": () => import("./log.js"),
   "[data-gpu-map]": () => import("./map.js"),
   "[data-chart]": () => import("./chart.js"),
+  "[data-tokens]": () => import("./tokens.js"),
   "[data-job-form]": () => import("./jobform.js"),
 };
 const loaded = await Promise.all(
