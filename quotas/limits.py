@@ -198,7 +198,7 @@ class QuotaTree:
                 parts = sum(promised(child, model) for child in children.get(team.name, ()))
                 own = quota.guaranteed.nano(cards_of(capacity, model))
                 if parts > own:
-                    promise = f"{parts / NANO:g} {label(model)}"
+                    promise = f"{parts / NANO:g} {label(model, parts / NANO)}"
                     raise QuotaError(
                         team.name, f"its children are guaranteed {promise}, more than its own {own / NANO:g}"
                     )
@@ -209,9 +209,14 @@ def cards_of(capacity: Mapping[str, int], model: str) -> int:
     return sum(capacity.values()) if model == ANY_MODEL else capacity.get(model, 0)
 
 
-def label(model: str) -> str:
-    """How a model is named in a sentence."""
-    return "GPUs" if model == ANY_MODEL else model
+def label(model: str, count: float | None = None) -> str:
+    """How a model is named in a sentence; ``count``: behind that number."""
+    return plural("GPU", count) if model == ANY_MODEL else model
+
+
+def plural(noun: str, count: float | None = None) -> str:
+    """The noun as it stands behind a number, or without one."""
+    return noun if count == 1 else f"{noun}s"
 
 
 def _boundaries(tree: QuotaTree, unix: float) -> list[float]:

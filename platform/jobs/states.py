@@ -271,7 +271,7 @@ def after_attempt(
     allowed = retry.max if retries is None else min(retries, retry.max)
     what = "hung" if end is AttemptEnd.HUNG else "failed"
     if own_failures > allowed:
-        return Verdict(JobState.FAILED, 0.0, f"it {what}, and its {allowed} retries are used up")
+        return Verdict(JobState.FAILED, 0.0, f"it {what}, and no retry is left (limit {allowed})")
     return Verdict(
         JobState.QUEUED, backoff(own_failures, retry, jitter), f"it {what}, retry {own_failures} of {allowed}"
     )

@@ -132,7 +132,7 @@ def _over_the_limit(job: Job, target: Target) -> str:
     if not limit:
         return ""
     waiting = Job.objects.filter(cluster_id=target.cluster_id, team=job.team_id, state__in=WAITING_STATES).count()
-    return f"{job.team.slug} has {waiting} jobs waiting, the limit is {limit}" if waiting >= limit else ""
+    return f"jobs of {job.team.slug} waiting: {waiting}, the limit is {limit}" if waiting >= limit else ""
 
 
 def _read(body: Mapping[str, Any], team: Team, user: User) -> JobSpec:

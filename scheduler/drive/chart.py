@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobs.states import AttemptEnd
+from quotas.limits import plural
 from scheduler.drive.events import clock
 from scheduler.drive.live import STYLES
 from scheduler.drive.records import JobRecord
@@ -31,7 +32,7 @@ def show(result: Result, console: Console | None = None) -> None:
         console.print(_chart(shown, result, console.width))
     console.print(_table(shown, result))
     if len(jobs) > len(shown):
-        console.print(f"and {len(jobs) - len(shown)} more jobs; --json has them all")
+        console.print(f"and {(more := len(jobs) - len(shown))} more {plural('job', more)}; --json has all")
     console.print(_figures(result))
     for alert in result.alerts[:JOBS_MOST]:
         about = alert.job or alert.node or ""
@@ -106,7 +107,8 @@ def _figures(result: Result) -> Table:
         ("wait", f"mean {clock(wait.mean)}, half {clock(wait.p50)}, 95% {clock(wait.p95)}, longest {clock(wait.most)}"),
         ("turnaround", f"mean {clock(turnaround.mean)}, half {clock(turnaround.p50)}, 95% {clock(turnaround.p95)}"),
         ("broken up", f"{readings.fragmentation_ratio:.1%} of free cards, {readings.idle_nodes:.1f} nodes idle"),
-        ("taken", f"{result.preemptions()} preemptions, {result.cycles} cycles in {result.wall_seconds:.2f} s"),
+        ("taken", f"for others: {result.preemptions()}"),
+        ("played", f"in {result.wall_seconds:.2f} s, cycles: {result.cycles}"),
     )
     for title, says in rows:
         table.add_row(Text(title, style="bold"), says)

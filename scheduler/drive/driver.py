@@ -162,7 +162,7 @@ class Driver:
         most = self.roster.policy.backpressure.max_pending_per_team
         waiting = self._waiting[job.spec.team]
         if most and waiting >= most:
-            job.message = f"{job.spec.team} has {waiting} jobs waiting, the limit is {most}"
+            job.message = f"jobs of {job.spec.team} waiting: {waiting}, the limit is {most}"
             self._move(job, Event.REJECT, Actor.DRIVER, now)
             self._close(job, now)
             return

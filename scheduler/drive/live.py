@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from jobs.states import JobState
+from quotas.limits import plural
 from scheduler.drive.driver import Driver
 from scheduler.drive.events import View, cards_of, clock
 from scheduler.drive.records import JobRecord
@@ -66,7 +67,7 @@ def table(driver: Driver, most: int) -> Table:
     for job in jobs[: max(1, most)]:
         shown.add_row(*_row(job, driver, now))
     hidden = len(jobs) - most
-    left = f", {hidden} more jobs" if hidden > 0 else ""
+    left = f", {hidden} more {plural('job', hidden)}" if hidden > 0 else ""
     held = f"{clock(now)}, {driver.live} running{left}; Ctrl-C ends everything, a second one at once"
     shown.caption, shown.caption_justify = held, "left"
     return shown

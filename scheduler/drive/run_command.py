@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from jobs.states import JobState
+from quotas.limits import plural
 from scheduler.backends.base import BackendError
 from scheduler.drive.command_input import BAD_INPUT, read_input, refuse
 from scheduler.drive.events import EventLines, View, clock
@@ -50,10 +51,8 @@ def run(
     machine = _machine(scenario, log_dir, view)
     if machine.virtual:
         cards = len(machine.node.gpus)
-        print(
-            f"rota run: {cards} virtual cards, no NVIDIA GPU answers here (ROTA_LOCAL_GPUS sets how many)",
-            file=sys.stderr,
-        )
+        says = f"{cards} virtual {plural('card', cards)}, no NVIDIA GPU answers here (ROTA_LOCAL_GPUS sets how many)"
+        print(f"rota run: {says}", file=sys.stderr)
     with view:
         done = machine.run(view.turn)
     if form is Format.JSON:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quotas.limits import NANO, Bound, label
+from quotas.limits import NANO, Bound, label, plural
 from scheduler.engine.accounts import Accounts, nodes_without
 from scheduler.engine.cluster import flags, members
 from scheduler.engine.demand import MIB_PER_GIB, PendingJob, Topology
@@ -101,9 +101,10 @@ class Explainer:
                     over.setdefault(model, ceiling)
         if over and not will_do_without(list(over)):
             model, ceiling = next(iter(over.items()))
+            need = fit.needs(model, ceiling.model) / NANO
             return hold(
                 Reason.IMPOSSIBLE, "needs {need:g} {what}{parts}, {team} may never hold more than {limit:g}",
-                need=fit.needs(model, ceiling.model) / NANO, what=label(ceiling.model),
+                need=need, what=label(ceiling.model, need),
                 parts=_brackets(parts(fit.shape)), team=ceiling.team, limit=ceiling.limit / NANO,
             )  # fmt: skip
         model = next((model for model in barred if model not in over), barred[0])
@@ -124,7 +125,7 @@ class Explainer:
         return hold(
             Reason.QUOTA, "{team} holds {used:g} of its limit of {limit:g} {what}, this job needs {need:g}",
             team=bound.team, used=round(self.accounts.used[bound.slot] / NANO, 3), limit=bound.limit / NANO,
-            what=label(bound.model), need=round(need / NANO, 3),
+            what=label(bound.model, bound.limit / NANO), need=round(need / NANO, 3),
         )  # fmt: skip
 
     def _fits(self, fit: Fit, nodes: int, *, any_host: bool = False) -> bool:
@@ -170,19 +171,19 @@ class Explainer:
         group = each.group
         cpus, memory = self.ledger.host_arrays()
         for short, need, best, unit in (
-            ("CPUs", group.cpus_milli, int(cpus[spots].max(initial=0)), 1000),
+            (plural("CPU", group.cpus_milli / 1000), group.cpus_milli, int(cpus[spots].max(initial=0)), 1000),
             ("GiB of host memory", group.memory_mib, int(memory[spots].max(initial=0)), MIB_PER_GIB),
         ):
             if need > best:
                 return hold(
-                    Reason.HOST, "a replica needs {need:g} {short}, the most free on one of {nodes} nodes is {best:g}",
-                    need=need / unit, short=short, nodes=len(spots), best=round(best / unit, 3),
+                    Reason.HOST, "a replica needs {need:g} {short}, the most free on one node is {best:g}",
+                    need=need / unit, short=short, best=round(best / unit, 3),
                 )  # fmt: skip
         return hold(
             Reason.HOST,
-            "needs {replicas} × {cpus:g} CPUs and {memory:g} GiB of host memory, {room} fit on {nodes} nodes",
+            "needs {replicas} × ({cpus:g} CPU, {memory:g} GiB of host memory), there is room for {room}",
             replicas=group.replicas, cpus=group.cpus_milli / 1000, memory=group.memory_mib / MIB_PER_GIB,
-            room=self._host_room(each, spots), nodes=len(spots),
+            room=self._host_room(each, spots),
         )  # fmt: skip
 
     def _host_holds(self, each: GroupFit, nodes: int) -> bool:
@@ -209,22 +210,26 @@ class Explainer:
         """Free whole cards, wherever they are: of all groups together, then of each."""
         whole = [each for each in fit.groups if not each.mib]
         if len(whole) == 1:
-            return self._too_few(fit, whole[0].group.total_gpus, whole[0].nodes & nodes, what_of(whole[0].group))
+            return self._too_few_for(fit, whole[0], nodes)
         if not whole:
             return None
         everywhere = 0
         for each in whole:
             everywhere |= each.nodes & nodes
         together = self._too_few(fit, sum(each.group.total_gpus for each in whole), everywhere, what(fit.shape))
-        alone = (self._too_few(fit, e.group.total_gpus, e.nodes & nodes, what_of(e.group)) for e in whole)
+        alone = (self._too_few_for(fit, each, nodes) for each in whole)
         return together or next((why for why in alone if why), None)
+
+    def _too_few_for(self, fit: Fit, each: GroupFit, nodes: int) -> Hold | None:
+        need = each.group.total_gpus
+        return self._too_few(fit, need, each.nodes & nodes, what_of(each.group, need))
 
     def _too_few(self, fit: Fit, need: int, nodes: int, name: str) -> Hold | None:
         free, total = self._free_on(nodes)
         if free >= need:
             return None
         return hold(
-            Reason.GPUS, "needs {need} {what}{parts}, {free} of {total} are free",
+            Reason.GPUS, "needs {need} {what}{parts}, {free} of {total} free",
             need=need, what=name, parts=_brackets(parts(fit.shape)), free=free, total=total,
         )  # fmt: skip
 
@@ -245,7 +250,7 @@ class Explainer:
             room = int((lefts // each.mib).sum())
             if room < each.group.total_gpus:
                 return hold(
-                    Reason.VRAM, "needs {need} × {mib} MiB, {room} fit: the most left on one card is {most} MiB",
+                    Reason.VRAM, "needs {need} × {mib} MiB, room for {room}: the most left on one card is {most} MiB",
                     need=each.group.total_gpus, mib=each.mib, room=room, most=int(lefts.max(initial=0)),
                 )  # fmt: skip
         return None
@@ -266,8 +271,9 @@ class Explainer:
             group = fit.groups[0].group
             return hold(
                 Reason.HOST,
-                "{what} are free, but not where a replica finds {cpus:g} CPUs and {memory:g} GiB of host memory",
-                what=what(fit.shape), cpus=group.cpus_milli / 1000, memory=group.memory_mib / MIB_PER_GIB,
+                "{what} are free, but not where a replica finds {cpus:g} {short} and {memory:g} GiB of host memory",
+                what=what(fit.shape), cpus=group.cpus_milli / 1000, short=plural("CPU", group.cpus_milli / 1000),
+                memory=group.memory_mib / MIB_PER_GIB,
             )  # fmt: skip
         if fit.shape.topology != Topology() and self._fits(fit.anywhere, nodes):
             level = fit.shape.topology.require or fit.shape.topology.spread

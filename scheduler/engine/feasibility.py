@@ -7,6 +7,7 @@ model and memory, size (``impossible``), labels, taints, nodes and cards out of 
 from dataclasses import replace
 from functools import lru_cache
 
+from quotas.limits import ANY_MODEL, label, plural
 from scheduler.engine.cluster import Inventory, members
 from scheduler.engine.demand import MIB_PER_GIB, Group, Shape, Topology
 from scheduler.engine.ledger import Ledger
@@ -60,21 +61,24 @@ class Feasibility:
             again = Fit(replace(fit.anywhere.shape, excluded=frozenset()), inventory, fit.headroom)
             return _excluded(fit) if could_hold(serving, again, fit.nodes) else self.out_of_service(fit, fit.nodes)
         level = fit.shape.topology.require or fit.shape.topology.spread
-        return hold(
-            Reason.TOPOLOGY, "of the {nodes} nodes in service that fit, no choice keeps to its topology by {level}",
-            nodes=(fit.nodes & serving.ready).bit_count(), level=str(level),
-        )  # fmt: skip
+        template = "no choice of the nodes in service that fit keeps to its topology by {level}"
+        return hold(Reason.TOPOLOGY, template, level=str(level))
 
     def out_of_service(self, fit: Fit, nodes: int) -> Hold:
         """What is missing of the nodes that a job may use."""
         serving, inventory = self._serving(), fit.inventory
         gone = nodes & ~serving.ready
         cards = sum(inventory.nodes[node].gpus - serving.working[node].bit_count() for node in members(nodes & ~gone))
-        return hold(
-            Reason.UNHEALTHY, "{gone} of the {total} nodes that fit are out of service{names}, and {cards} more cards",
-            gone=gone.bit_count(), total=nodes.bit_count(), names=_in_brackets(_names(inventory, gone)),
-            cards=cards,
-        )  # fmt: skip
+        if not gone:
+            return hold(Reason.UNHEALTHY, "cards that fit, but are out of service: {cards}", cards=cards)
+        facts = {"gone": gone.bit_count(), "total": nodes.bit_count(), "names": _names(inventory, gone)}
+        template = "nodes that fit, but are out of service: {gone} of {total} ({names})"
+        if not cards:
+            return hold(Reason.UNHEALTHY, template, **facts)
+        template = (
+            "nodes that fit, but are out of service: {gone} of {total} ({names}), and besides them cards: {cards}"
+        )
+        return hold(Reason.UNHEALTHY, template, **facts, cards=cards)
 
 
 def could_hold(ledger: Ledger, fit: Fit, nodes: int) -> bool:
@@ -141,7 +145,7 @@ def _excluded(fit: Fit) -> Hold:
 def _no_labels(labelled: Fit, loose: Fit) -> Hold:
     wanted = sorted({f"{key}={value}" for each in labelled.groups for key, value in each.group.selector})
     return hold(
-        Reason.LABELS, "{having} of the {total} nodes with {what} have the labels {labels}",
+        Reason.LABELS, "nodes with {what} and the labels {labels}: {having} of {total}",
         having=labelled.nodes.bit_count(), total=loose.nodes.bit_count(), what=what(loose.shape),
         labels=", ".join(wanted),
     )  # fmt: skip
@@ -151,7 +155,7 @@ def _tainted(tolerated: Fit, labelled: Fit) -> Hold:
     shut = labelled.nodes & ~tolerated.nodes
     found = sorted({taint for node in members(shut) for taint in labelled.inventory.nodes[node].taints})
     return hold(
-        Reason.TAINTS, "{shut} of the {total} nodes that fit have taints it does not tolerate: {taints}",
+        Reason.TAINTS, "nodes that fit, but with taints it does not tolerate ({taints}): {shut} of {total}",
         shut=shut.bit_count(), total=labelled.nodes.bit_count(), taints=", ".join(found),
     )  # fmt: skip
 
@@ -166,7 +170,7 @@ def _too_far_apart(loose: Fit) -> Hold:
             need=loose.cards, what=what(loose.shape), level=str(topology.require), most=most,
         )  # fmt: skip
     return hold(
-        Reason.IMPOSSIBLE, "there are too few of a {level} to spread {replicas} replicas over",
+        Reason.IMPOSSIBLE, "there are too few domains by {level} to spread {replicas} replicas over",
         level=str(topology.spread), replicas=loose.shape.replicas,
     )  # fmt: skip
 
@@ -180,8 +184,8 @@ def _no_model(loose: Fit) -> Hold:
     column = loose.inventory.usable_mib if each.mib else loose.inventory.vram_mib
     most = max(int(column[node]) for node in members(having))
     return hold(
-        Reason.MODEL, "needs {need} GiB on each card, no {what} has more than {most} GiB for it",
-        need=_gib(each.mib or each.group.vram_mib), what=what_of(each.group), most=_gib(most),
+        Reason.MODEL, "needs {need:g} GiB on each card, no {what} has more than {most:g} GiB for it",
+        need=_gib(each.mib or each.group.vram_mib), what=what_of(each.group, 1), most=_gib(most),
     )  # fmt: skip
 
 
@@ -191,8 +195,12 @@ def _too_much(loose: Fit) -> Hold:
     for each in loose.groups:
         group, nodes = each.group, [inventory.nodes[node] for node in members(each.nodes)]
         for need, largest, unit in (
-            (group.gpus, max(node.gpus for node in nodes), what_of(group)),
-            (group.cpus_milli / 1000, max(node.cpus_milli for node in nodes) / 1000, "CPUs"),
+            (group.gpus, max(node.gpus for node in nodes), what_of(group, group.gpus)),
+            (
+                group.cpus_milli / 1000,
+                max(node.cpus_milli for node in nodes) / 1000,
+                plural("CPU", group.cpus_milli / 1000),
+            ),
             (_gib(group.memory_mib), _gib(max(node.memory_mib for node in nodes)), "GiB of host memory"),
         ):
             if need > largest:
@@ -204,22 +212,21 @@ def _too_much(loose: Fit) -> Hold:
     if need > have and not any(each.mib for each in loose.groups):
         return hold(
             Reason.IMPOSSIBLE, "needs {need} {what}{parts}, the cluster has {have}",
-            need=need, what=what(loose.shape), parts=_in_brackets(parts(loose.shape)), have=have,
+            need=need, what=what(loose.shape, need), parts=_in_brackets(parts(loose.shape)), have=have,
         )  # fmt: skip
     return hold(
-        Reason.IMPOSSIBLE, "does not fit on the {nodes} nodes with {what} even when they are empty",
-        nodes=loose.nodes.bit_count(), what=what(loose.shape),
-    )  # fmt: skip
+        Reason.IMPOSSIBLE, "does not fit on the nodes with {what}, even with all of them empty", what=what(loose.shape)
+    )
 
 
-def what_of(group: Group) -> str:
-    """How the cards of a group are named in a sentence."""
-    return " or ".join(group.models) if group.models else "GPUs"
+def what_of(group: Group, count: float | None = None) -> str:
+    """How the cards of a group are named in a sentence; ``count``: behind that number."""
+    return " or ".join(group.models) if group.models else label(ANY_MODEL, count)
 
 
-def what(shape: Shape) -> str:
-    """How the cards of a job are named in a sentence."""
-    return ", ".join(dict.fromkeys(what_of(group) for group in shape.groups))
+def what(shape: Shape, count: float | None = None) -> str:
+    """How the cards of a job are named in a sentence; ``count``: behind that number."""
+    return ", ".join(dict.fromkeys(what_of(group, count) for group in shape.groups))
 
 
 def parts(shape: Shape) -> str:
@@ -228,7 +235,7 @@ def parts(shape: Shape) -> str:
 
 
 def _gib(mib: int) -> float:
-    return round(mib / MIB_PER_GIB, 2)
+    return round(mib / MIB_PER_GIB, 3)
 
 
 def _names(inventory: Inventory, nodes: int) -> str:

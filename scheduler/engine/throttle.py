@@ -33,12 +33,12 @@ class Throttle:
         limits = self._limits
         if limits.max_starting and self._starting >= limits.max_starting:
             return hold(
-                Reason.BACKPRESSURE, "{starting} jobs are starting, the limit is {limit}",
+                Reason.BACKPRESSURE, "jobs starting: {starting}, the limit is {limit}",
                 starting=self._starting, limit=limits.max_starting,
             )  # fmt: skip
         if limits.starts_per_minute and self._started >= limits.starts_per_minute:
             return hold(
-                Reason.BACKPRESSURE, "{started} jobs started in the last minute, the limit is {limit}",
+                Reason.BACKPRESSURE, "jobs started in the last minute: {started}, the limit is {limit}",
                 started=self._started, limit=limits.starts_per_minute,
             )  # fmt: skip
         return None
@@ -48,7 +48,7 @@ class Throttle:
         limit = self._limits.team_starts_per_minute
         if limit and self._by_team[team] >= limit:
             return hold(
-                Reason.BACKPRESSURE, "{started} jobs of {team} started in the last minute, the limit is {limit}",
+                Reason.BACKPRESSURE, "jobs of {team} started in the last minute: {started}, the limit is {limit}",
                 started=self._by_team[team], team=name, limit=limit,
             )  # fmt: skip
         return None

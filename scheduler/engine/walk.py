@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 
+from quotas.limits import ANY_MODEL, label
 from scheduler.engine.accounts import Accounts
 from scheduler.engine.backfill import Reservations
 from scheduler.engine.cluster import bitset_of, natural
@@ -276,6 +277,7 @@ class Walk:
     def _give_up(self, found: Found, job: PendingJob, cause: Cause | None) -> None:
         """Plan the end of whole jobs, and the shrinking of elastic ones."""
         ended = {unit.job for unit in found.units if unit.whole}
+        self.resizes = [resize for resize in self.resizes if resize.job not in ended]
         if cause is not None:
             self.preempts += [Preempt(key, job.key, cause) for key in sorted(ended)]
         for key in sorted({unit.job for unit in found.units} - ended):
@@ -351,9 +353,10 @@ class Walk:
 def being_vacated(claim: Claim) -> Hold:
     """Why the winner of a claim waits."""
     nodes = sorted({piece.node for piece in claim.pieces}, key=natural)
+    gpus = sum(len(piece.gpus) for piece in claim.pieces)
     more = f" and {len(nodes) - NODES_NAMED} more" if len(nodes) > NODES_NAMED else ""
     return hold(
-        Reason.STOPPING, "{gpus} GPUs are being vacated for it on {nodes}",
-        gpus=sum(len(piece.gpus) for piece in claim.pieces),
+        Reason.STOPPING, "waits for {gpus} {what} to be vacated on {nodes}",
+        gpus=gpus, what=label(ANY_MODEL, gpus),
         nodes=", ".join(nodes[:NODES_NAMED]) + more,
     )  # fmt: skip

@@ -221,6 +221,6 @@ def test_a_terminal_gets_a_live_table(tmp_path: Path) -> None:
     done = subprocess.run(["script", "-qec", line, "/dev/null"], env=env, capture_output=True, timeout=60, check=False)
     screen = done.stdout.decode()
     assert done.returncode == 0
-    assert "gpus: needs 2 GPUs, 0 of 2 are free" in screen
+    assert "gpus: needs 2 GPUs, 0 of 2 free" in screen
     assert "2 succeeded in " in screen
     assert left_behind(tmp_path) == []

@@ -21,7 +21,7 @@ STRICT = {
         "a; b; c", "x a 2x8 model=H100; y b 8 model=H100,A100; z c 8 model=A100",
         {"x": "gpus", "y": "turn: x of a goes first", "z": "turn: y of b goes first"}),
     "one that does not fit anyway says so": (
-        "a; b", "x a 2x8 model=H100; y b 3x4 model=H100", {"x": "gpus", "y": "gpus: …8 of 16 are free"}),
+        "a; b", "x a 2x8 model=H100; y b 3x4 model=H100", {"x": "gpus", "y": "gpus: …8 of 16 free"}),
     "earlier ones are not stopped": (
         "a; b", "y b 8 model=H100; x a 2x8 model=H100", {"y": "h2", "x": "gpus"}),
     "higher priority is earlier": (
@@ -65,7 +65,7 @@ def test_the_line_moves_on_when_the_head_starts() -> None:
     board = Board(TWO_POOLS, "a; b", "r0 b 8 @h1; x a 2x8 model=H100; y b 8 model=H100", backfill=False)
     board.step(1.0)
     board.roster.release("r0", 2.0)
-    assert_outcomes(board.step(2.0), {"x": "h1 h2", "y": "gpus: needs 8 H100, 0 of 16 are free"})
+    assert_outcomes(board.step(2.0), {"x": "h1 h2", "y": "gpus: needs 8 H100, 0 of 16 free"})
 
 
 def test_b300_does_not_stop_b200() -> None:
@@ -85,7 +85,7 @@ def test_a_job_that_present_healthy_hardware_cannot_hold_blocks_nobody() -> None
     board.roster.set_node_state("n4", NodeState.DOWN)
     told = board.step()
     assert_outcomes(told, {"B": "unhealthy", "s1": "n1", "s2": "n2", "s3": "n3", "s4": "gpus"})
-    assert "1 of the 4 nodes" in told["B"]
+    assert "1 of 4 (n4)" in told["B"]
     board.roster.set_node_state("n4", NodeState.READY)
     assert_outcomes(board.step(150.0), {"B": "gpus", "s4": "turn: B of a goes first"})
 

@@ -15,22 +15,22 @@ FILTERS = {
     "card memory is that of the whole card": ("n1: 8 A100 vram=40 reserve=4", "j a 1 vram=40", {"j": "n1"}),
     "card memory too small everywhere": (
         "n1: 8 A100 vram=40; n2: 8 H100", "j a 1 model=A100 vram=48",
-        {"j": "model: needs 48.0 GiB on each card, no A100 has more than 40.0 GiB for it"}),
+        {"j": "model: needs 48 GiB on each card, no A100 has more than 40 GiB for it"}),
     "label": ("n1: 8 H100 label=zone:a; n2: 8 H100 label=zone:b", "j a 1 sel=zone:b", {"j": "n2"}),
     "all labels": (
         "n1: 8 H100 label=zone:a; n2: 8 H100 label=zone:a,disk:ssd", "j a 1 sel=zone:a,disk:ssd", {"j": "n2"}),
     "label missing": (
         "n1: 8 H100 label=zone:a; n2: 8 H100", "j a 1 sel=zone:b",
-        {"j": "labels: 0 of the 2 nodes with GPUs have the labels zone=b"}),
+        {"j": "labels: nodes with GPUs and the labels zone=b: 0 of 2"}),
     "labels leave too little": (
         "n1: 8 H100 label=zone:b; n2: 8 H100", "j a 2x8 sel=zone:b",
-        {"j": "labels: 1 of the 2 nodes with GPUs have the labels zone=b"}),
+        {"j": "labels: nodes with GPUs and the labels zone=b: 1 of 2"}),
     "taint": ("n1: 8 H100 taint=maintenance; n2: 8 H100", "j a 1", {"j": "n2"}),
     "taint tolerated": ("n1: 8 H100 taint=maintenance; n2: 8 H100", "j a 1 tol=maintenance", {"j": "n1"}),
     "one of two taints tolerated": ("n1: 8 H100 taint=maintenance,x; n2: 8 H100", "j a 1 tol=maintenance", {"j": "n2"}),
     "taints leave nothing": (
         "n1: 8 H100 taint=maintenance", "j a 1",
-        {"j": "taints: 1 of the 1 nodes that fit have taints it does not tolerate: maintenance"}),
+        {"j": "taints: nodes that fit, but with taints it does not tolerate (maintenance): 1 of 1"}),
     "excluded": ("n1 n2: 8 H100", "j a 1 not=n1", {"j": "n2"}),
     "excluded everywhere": (
         "n1 n2: 8 H100", "j a 1 not=n1,n2",
@@ -44,13 +44,13 @@ FILTERS = {
     "CPUs to the thousandth": ("n1: 8 H100 cpus=1.5", "j a 1 cpu=0.5; k a 1 cpu=1.001", {"j": "n1", "k": "host"}),
     "CPUs in use": (
         "n1 n2: 8 H100 cpus=20", "r b 1 cpu=10 @n1; j a 1 cpu=11; k a 1 cpu=11",
-        {"j": "n2", "k": "host: a replica needs 11 CPUs, the most free on one of 2 nodes is 10"}),
+        {"j": "n2", "k": "host: a replica needs 11 CPUs, the most free on one node is 10"}),
     "CPUs beyond every node": (
         "n1: 8 H100 cpus=20", "j a 1 cpu=21", {"j": "impossible: one replica needs 21 CPUs, the largest node has 20"}),
     "host memory": ("n1: 8 H100 mem=8; n2: 8 H100 mem=64", "j a 1 mem=16", {"j": "n2"}),
     "host memory in use": (
         "n1 n2: 8 H100 mem=20", "r b 1 mem=10 @n1; r2 b 1 mem=6 @n2; j a 1 mem=15",
-        {"j": "host: a replica needs 15 GiB of host memory, the most free on one of 2 nodes is 14"}),
+        {"j": "host: a replica needs 15 GiB of host memory, the most free on one node is 14"}),
     "host memory beyond every node": (
         "n1: 8 H100 mem=20", "j a 1 mem=21",
         {"j": "impossible: one replica needs 21 GiB of host memory, the largest node has 20"}),
@@ -99,13 +99,13 @@ def test_all_nodes_out_of_service_is_unhealthy() -> None:
         board.roster.set_card_state("n2", gpu, CardState.OUT)
     told = board.step()
     assert_outcomes(told, {"j": "unhealthy", "k": "n2:4-7", "l": "unhealthy"})
-    assert told["j"] == "unhealthy: 1 of the 2 nodes that fit are out of service (n1), and 4 more cards"
+    assert told["j"] == "unhealthy: nodes that fit, but are out of service: 1 of 2 (n1), and besides them cards: 4"
 
 
 def test_a_card_that_works_again_is_used_again() -> None:
     board = Board("n1: 1 H100", jobs="j a 1")
     board.roster.set_card_state("n1", 0, CardState.OUT)
-    assert_outcomes(board.step(), {"j": "unhealthy"})
+    assert_outcomes(board.step(), {"j": "unhealthy: cards that fit, but are out of service: 1"})
     board.roster.set_card_state("n1", 0, CardState.OK)
     assert_outcomes(board.step(), {"j": "n1:0"})
 

@@ -10,7 +10,7 @@ from tests.engine.board import Board, assert_outcomes
 # nodes, jobs, outcomes
 GANGS = {
     "all of it": ("n1 n2: 8 H100", "j a 4x4", {"j": "n1 n1 n2 n2"}),
-    "all but one is none": ("n1 n2: 8 H100", "r b 1 @n2; j a 4x4", {"j": "gpus: needs 16 GPUs, 15 of 16 are free"}),
+    "all but one is none": ("n1 n2: 8 H100", "r b 1 @n2; j a 4x4", {"j": "gpus: needs 16 GPUs, 15 of 16 free"}),
     "enough in all, not on one node": (
         "n1 n2: 8 H100", "r b 5 @n1; q b 5 @n2; j a 4", {"j": "fragmented: 6 GPUs are free, …"}),
     "enough in all, for one replica less": (
@@ -18,12 +18,12 @@ GANGS = {
     "a failed gang leaves the room to the next": (
         "n1 n2: 8 H100", "r b 1 @n2; j a 4x4; k a 3x4", {"j": "gpus", "k": "n2:1-4 n1:0-3 n1:4-7"}),
     "two gangs do not take half each": (
-        "n1 n2: 8 H100", "j a 2x8; k b 2x8", {"j": "n1 n2", "k": "gpus: needs 16 GPUs, 0 of 16 are free"}),
+        "n1 n2: 8 H100", "j a 2x8; k b 2x8", {"j": "n1 n2", "k": "gpus: needs 16 GPUs, 0 of 16 free"}),
     "groups start together": ("n1: 8 H100; n2: 8 H100", "j a 2x4+1x8", {"j": "n2:0-3 n2:4-7 n1:0-7"}),
     "groups that fit alone but not together": (
         "n1: 8 H100", "j a 1x4+1x8", {"j": "impossible: needs 12 GPUs (4 + 8), the cluster has 8"}),
     "4 + 4 on a node with 4 free (C23)": (
-        "n1: 8 H100", "r b 4 @n1; j a 1x4+1x4", {"j": "gpus: needs 8 GPUs (4 + 4), 4 of 8 are free"}),
+        "n1: 8 H100", "r b 4 @n1; j a 1x4+1x4", {"j": "gpus: needs 8 GPUs (4 + 4), 4 of 8 free"}),
     "both pinned to the node with one free (C23)": (
         "n1: 4 H100 label=host:n1; n2: 4 H100 label=host:n2", "r b 3 @n1; q b 3 @n2; j a 1x1+1x1 sel=host:n1",
         {"j": "gpus"}),
@@ -32,7 +32,7 @@ GANGS = {
         {"j": "n1:3 n2:3"}),
     "three groups on two free cards (C23)": (
         "n1: 4 H100; n2: 4 H100", "r b 3 @n1; q b 3 @n2; j a 1x1+1x1+1x1",
-        {"j": "gpus: needs 3 GPUs (1 + 1 + 1), 2 of 8 are free"}),
+        {"j": "gpus: needs 3 GPUs (1 + 1 + 1), 2 of 8 free"}),
     "the choosy group gets its node": (
         "n1: 8 H100 label=disk:ssd; n2: 8 A100", "j a 1x8+1x8 model=+H100", {"j": "n2 n1"}),
     "slices and whole cards together": (
@@ -47,7 +47,7 @@ GANGS = {
         "n1 n2: 8 H100 cpus=20", "j a 4x1 cpu=10; k b 1 cpu=1", {"j": "n1 n1 n2 n2", "k": "host"}),
     "CPUs for all replicas but one": (
         "n1 n2: 8 H100 cpus=20", "r b 1 cpu=1 @n1; j a 4x1 cpu=10; k b 1 cpu=19",
-        {"j": "host: needs 4 × 10 CPUs and 4 GiB of host memory, 2 fit on 2 nodes", "k": "n1"}),
+        {"j": "host: needs 4 × (10 CPU, 4 GiB of host memory), there is room for 2", "k": "n1"}),
 }  # fmt: skip
 
 

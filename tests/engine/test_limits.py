@@ -32,7 +32,7 @@ LIMITS = {
     "of one model does not bind another": ("a H100:/4", "r a 4 @h1; j a 8 model=A100", {"j": "m1"}),
     "a job that may go elsewhere does": ("a H100:/4", "j a 8", {"j": "m1"}),
     "a job that may go elsewhere waits for that": (
-        "a H100:/4; b", "r b 4 @m1; j a 8", {"j": "gpus: needs 8 GPUs, 4 of 8 are free"}),
+        "a H100:/4; b", "r b 4 @m1; j a 8", {"j": "gpus: needs 8 GPUs, 4 of 8 free"}),
     "what is left to it is too little": (
         "a H100:8/16", "r a 8 @h1; s a 8 @h2; j a 2x8",
         {"j": "quota: a holds 16 of its limit of 16 H100, this job needs 16"}),
@@ -50,7 +50,7 @@ LIMITS = {
     "in per cent of all cards": (
         "a *:/50%", "j a 8 model=H100; k a 4 model=A100; l a 1", {"j": "h1", "k": "m1", "l": "quota: a holds 12 …"}),
     "none at all": ("a", "j a 8 model=H100; k a 8 model=H100; l a 8", {"j": "h1", "k": "h2", "l": "m1"}),
-    "of nothing": ("a *:/0", "j a 1", {"j": "impossible: needs 1 GPUs, a may never hold more than 0"}),
+    "of nothing": ("a *:/0", "j a 1", {"j": "impossible: needs 1 GPU, a may never hold more than 0"}),
     "guaranteed numbers are no limit": ("a H100:4", "j a 8 model=H100", {"j": "h1"}),
     "requested 24 = 16 + 8 against 16, over all models (C39)": (
         "a *:/16", "j a 2x8+1x8", {"j": "impossible: needs 24 GPUs (16 + 8), a may never hold more than 16"}),

@@ -23,7 +23,7 @@ def test_rounding_admits_no_slice_too_many() -> None:
     board = Board("n1: 1 L40 mib=46068", jobs=slices(24, 2000))
     told = board.step()
     assert [job for job, outcome in told.items() if outcome == "n1:0"] == [f"s{number}" for number in range(23)]
-    assert told["s23"] == "vram: needs 1 × 2000 MiB, 0 fit: the most left on one card is 68 MiB"
+    assert told["s23"] == "vram: needs 1 × 2000 MiB, room for 0: the most left on one card is 68 MiB"
     board.roster.release("s7", 5.0)
     assert board.step(5.0) == {"s23": "n1:0"}
 
@@ -47,7 +47,7 @@ def test_a_slice_is_never_split(placement: str) -> None:
     """C37 c: two cards with half of each free do not hold 0.8."""
     running = "r1 a 1 slice=5000 @n1:0; r2 a 1 slice=5000 @n1:1"
     board = Board("n1: 2 L40 mib=10000", jobs=f"{running}; j a 1 slice=8000", placement=placement)
-    assert_outcomes(board.step(), {"j": "vram: needs 1 × 8000 MiB, 0 fit: the most left on one card is 5000 MiB"})
+    assert_outcomes(board.step(), {"j": "vram: needs 1 × 8000 MiB, room for 0: the most left on one card is 5000 MiB"})
 
 
 def test_after_its_last_slice_a_card_is_whole_again() -> None:
@@ -56,7 +56,7 @@ def test_after_its_last_slice_a_card_is_whole_again() -> None:
     board.step()
     board.add("whole b 1")
     for number in range(10):
-        assert_outcomes(board.step(float(number)), {"whole": "gpus: needs 1 GPUs, 0 of 1 are free"})
+        assert_outcomes(board.step(float(number)), {"whole": "gpus: needs 1 GPU, 0 of 1 free"})
         board.roster.release(f"s{number}", float(number))
     assert board.step(10.0) == {"whole": "n1:0"}
 
@@ -75,7 +75,7 @@ def test_the_reserve_is_the_drivers() -> None:
     assert fits("n1: 1 L40 vram=10 reserve=0", 10, 1024) == 10
     assert fits("n1: 1 L40 vram=10 reserve=0.5", 20, 512) == 19
     board = Board("n1: 1 L40 vram=10 reserve=1", jobs="j a 1 slice=9216; k a 1 slice=9217")
-    assert_outcomes(board.step(), {"j": "n1", "k": "model: needs 9.0 GiB …"})
+    assert_outcomes(board.step(), {"j": "n1", "k": "model: needs 9.001 GiB on each card, no GPU has more than 9 GiB …"})
 
 
 def test_head_room_is_for_inference_alone() -> None:
@@ -101,8 +101,8 @@ def test_new_head_room_holds_for_those_who_wait() -> None:
 def test_slices_keep_off_whole_cards_and_whole_jobs_off_shared_ones() -> None:
     board = Board("n1: 2 L40 mib=10000", jobs="w a 1 @n1:0; s a 1 slice=1000; v a 1; t a 1 slice=9000; u a 1 slice=1")
     assert board.step() == {
-        "s": "n1:1", "v": "gpus: needs 1 GPUs, 0 of 2 are free", "t": "n1:1",
-        "u": "vram: needs 1 × 1 MiB, 0 fit: the most left on one card is 0 MiB",
+        "s": "n1:1", "v": "gpus: needs 1 GPU, 0 of 2 free", "t": "n1:1",
+        "u": "vram: needs 1 × 1 MiB, room for 0: the most left on one card is 0 MiB",
     }  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def test_memory_is_counted_by_the_cards_own_size() -> None:
 def test_shrunken_cards_have_nothing_left_and_no_less() -> None:
     board = Board("n1: 1 L40 mib=10000", jobs="r a 1 slice=6000 @n1:0; q a 1 slice=3000 @n1:0; j a 1 slice=100")
     board.roster.add_nodes(nodes_of("n1: 1 L40 mib=8000"))
-    assert_outcomes(board.step(), {"j": "vram: needs 1 × 100 MiB, 0 fit: the most left on one card is 0 MiB"})
+    assert_outcomes(board.step(), {"j": "vram: needs 1 × 100 MiB, room for 0: the most left on one card is 0 MiB"})
     board.roster.release("q", 1.0)
     assert_outcomes(board.step(1.0), {"j": "n1:0"})
     assert board.roster.snapshot(1.0).ledger.shared == {0: 1900}

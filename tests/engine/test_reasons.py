@@ -23,19 +23,20 @@ LADDER = {
     "quota": ("size=8 model=H100 sel=zone:z", "quota: a holds 1 of its limit of 8 H100, this job needs 8"),
     "model": ("model=H900 sel=zone:z", "model: no node has H900"),
     "model, memory": (
-        "model=A100 vram=81 sel=zone:z", "model: needs 81.0 GiB on each card, no A100 has more than 80.0 GiB for it"),
-    "labels": ("model=H100 sel=zone:z", "labels: 0 of the 2 nodes with H100 have the labels zone=z"),
-    "taints": ("model=H100 sel=zone:b", "taints: 1 of the 1 nodes that fit have taints it does not tolerate: night"),
-    "unhealthy": ("model=L40 not=l1", "unhealthy: 1 of the 1 nodes that fit are out of service (l1), and 0 more cards"),
+        "model=A100 vram=81 sel=zone:z", "model: needs 81 GiB on each card, no A100 has more than 80 GiB for it"),
+    "labels": ("model=H100 sel=zone:z", "labels: nodes with H100 and the labels zone=z: 0 of 2"),
+    "taints": ("model=H100 sel=zone:b", "taints: nodes that fit, but with taints it does not tolerate (night): 1 of 1"),
+    "unhealthy": ("model=L40 not=l1", "unhealthy: nodes that fit, but are out of service: 1 of 1 (l1)"),
     "excluded": ("model=A100 not=m1", "excluded: may not use m1 again, and no other node could hold it"),
     "host, CPUs": (
-        "model=A100 cpu=100 size=3", "host: a replica needs 100 CPUs, the most free on one of 1 nodes is 28"),
+        "model=A100 cpu=100 size=3", "host: a replica needs 100 CPUs, the most free on one node is 28"),
     "host, memory": (
         "model=A100 mem=2000 size=3",
-        "host: a replica needs 2000 GiB of host memory, the most free on one of 1 nodes is 48"),
-    "gpus": ("model=A100 size=3", "gpus: needs 3 A100, 2 of 8 are free"),
+        "host: a replica needs 2000 GiB of host memory, the most free on one node is 48"),
+    "gpus": ("model=A100 size=3", "gpus: needs 3 A100, 2 of 8 free"),
     "vram": (
-        "model=A100 size=3x1 slice=50000", "vram: needs 3 × 50000 MiB, 2 fit: the most left on one card is 80896 MiB"),
+        "model=A100 size=3x1 slice=50000",
+        "vram: needs 3 × 50000 MiB, room for 2: the most left on one card is 80896 MiB"),
 }  # fmt: skip
 
 
@@ -71,10 +72,10 @@ def test_the_ladder_has_every_reason_that_the_engine_gives_by_itself() -> None:
     ("nodes", "jobs", "expected"),
     [
         pytest.param("n1 n2: 8 H100 cpus=20", "r b 1 cpu=12 @n1; q b 1 cpu=15 @n2; j a 4 cpu=16",
-                     "host: a replica needs 16 CPUs, the most free on one of 2 nodes is 8",
+                     "host: a replica needs 16 CPUs, the most free on one node is 8",
                      id="CPUs, best and nodes (C39)"),
         pytest.param("n1 n2: 8 H100 cpus=20", "r b 1 cpu=12 @n1; j a 2x4 cpu=16",
-                     "host: needs 2 × 16 CPUs and 16 GiB of host memory, 1 fit on 2 nodes",
+                     "host: needs 2 × (16 CPU, 16 GiB of host memory), there is room for 1",
                      id="CPUs for fewer replicas"),
         pytest.param("n1: 8 H100 cpus=100", "r b 1 cpu=60 @n1; j a 1x1+1x1 cpu=30+20",
                      "host: GPUs are free, but not where a replica finds 30 CPUs and 4 GiB of host memory",
@@ -93,7 +94,7 @@ def test_the_ladder_has_every_reason_that_the_engine_gives_by_itself() -> None:
         pytest.param("n1 n2: 8 H100", "j a 3x8", "impossible: needs 24 GPUs, the cluster has 16",
             id="the cluster is too small"),
         pytest.param("n1 n2: 8 H100", "j a 3x5",
-            "impossible: does not fit on the 2 nodes with GPUs even when they are empty", id="shape"),
+            "impossible: does not fit on the nodes with GPUs, even with all of them empty", id="shape"),
         pytest.param("n1: 8 H100 mem=40", "j a 2 mem=41",
             "impossible: one replica needs 41 GiB of host memory, the largest node has 40", id="memory"),
         pytest.param("", "j a 1", "model: no node has GPUs", id="no hardware at all"),
@@ -106,9 +107,9 @@ def test_sentence(nodes: str, jobs: str, expected: str) -> None:
 def test_reasons_are_of_the_state_after_the_starts() -> None:
     """k is looked at before l starts, and its reason counts what l took."""
     board = Board("n1: 8 H100", "a; b", "k a 2x8 prio=900; l b 5; m b 4")
-    assert_outcomes(board.step(), {"k": "impossible", "l": "n1", "m": "gpus: needs 4 GPUs, 3 of 8 are free"})
+    assert_outcomes(board.step(), {"k": "impossible", "l": "n1", "m": "gpus: needs 4 GPUs, 3 of 8 free"})
     board = Board("n1: 8 H100; n2: 8 H100", "a; b", "r b 4 @n1; k a 2x8 prio=900; l b 5")
-    assert_outcomes(board.step(), {"k": "gpus: needs 16 GPUs, 7 of 16 are free", "l": "n2"})
+    assert_outcomes(board.step(), {"k": "gpus: needs 16 GPUs, 7 of 16 free", "l": "n2"})
 
 
 def test_a_quota_reason_counts_the_starts_after_it() -> None:
@@ -130,9 +131,7 @@ def test_a_reason_goes_with_its_cause() -> None:
 def test_a_limit_on_one_model_and_nodes_of_the_other_out_of_service() -> None:
     board = Board("h1: 8 H100; m1: 8 A100", "a H100:/0", "j a 4")
     board.roster.set_node_state("m1", NodeState.CORDONED)
-    assert_outcomes(
-        board.step(), {"j": "unhealthy: 1 of the 1 nodes that fit are out of service (m1), and 0 more cards"}
-    )
+    assert_outcomes(board.step(), {"j": "unhealthy: nodes that fit, but are out of service: 1 of 1 (m1)"})
 
 
 def test_jobs_of_one_lane_wait_for_one_reason_but_for_their_own_gates() -> None:

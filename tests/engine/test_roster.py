@@ -69,7 +69,7 @@ def test_each_snapshot_has_a_version_of_its_own() -> None:
 def test_a_key_submitted_again_is_the_same_job() -> None:
     board = Board("n1: 8 H100", "a; b", "j a 4; k b 4")
     board.roster.submit(replace(job_of("j a 8"), submitted=9.0))
-    assert_outcomes(board.step(), {"j": "gpus: needs 8 GPUs, 4 of 8 are free", "k": "n1"})
+    assert_outcomes(board.step(), {"j": "gpus: needs 8 GPUs, 4 of 8 free", "k": "n1"})
 
 
 def test_who_waits_and_runs_can_be_asked() -> None:
@@ -96,7 +96,7 @@ def test_a_node_that_comes_back_finds_its_jobs_on_it() -> None:
     board.roster.remove_node("n1")
     board.roster.add_nodes(nodes_of("n1: 4 H100"))
     board.roster.set_node_state("n2", NodeState.DOWN)
-    assert_outcomes(board.step(), {"j": "gpus: needs 1 GPUs, 0 of 4 are free"})
+    assert_outcomes(board.step(), {"j": "gpus: needs 1 GPU, 0 of 4 free"})
     board.roster.release("s", 1.0)
     assert_outcomes(board.step(1.0), {"j": "n1:3"})
 

@@ -14,14 +14,14 @@ THROTTLES = {
     "none": ({}, {"j1": "starts", "j2": "starts", "k1": "starts", "k2": "starts"}),
     "so many starting at once": (
         {"max_starting": 3},
-        {"j1": "starts", "j2": "starts", "k1": "starts", "k2": "backpressure: 3 jobs are starting, the limit is 3"}),
+        {"j1": "starts", "j2": "starts", "k1": "starts", "k2": "backpressure: jobs starting: 3, the limit is 3"}),
     "so many a minute": (
         {"starts_per_minute": 3},
-        {"k1": "starts", "k2": "backpressure: 3 jobs started in the last minute, the limit is 3"}),
+        {"k1": "starts", "k2": "backpressure: jobs started in the last minute: 3, the limit is 3"}),
     "so many a minute and team": (
         {"team_starts_per_minute": 1},
-        {"j1": "starts", "j2": "backpressure: 1 jobs of a started in the last minute, the limit is 1",
-         "k1": "starts", "k2": "backpressure: 1 jobs of b started in the last minute, the limit is 1"}),
+        {"j1": "starts", "j2": "backpressure: jobs of a started in the last minute: 1, the limit is 1",
+         "k1": "starts", "k2": "backpressure: jobs of b started in the last minute: 1, the limit is 1"}),
 }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_requeued_teams_keep_their_starts_when_the_tree_changes() -> None:
     board = Board(NODES, "a; b", "j1 a 1; j2 a 1; k1 b 1", backpressure={"team_starts_per_minute": 1})
     board.roster.start("j1", board.decide(0.0).starts[0].pieces, 0.0)
     board.roster.set_tree(Board(NODES, "b; a").roster.tree)
-    assert_outcomes(board.step(1.0), {"j2": "backpressure: 1 jobs of a …", "k1": "starts"})
+    assert_outcomes(board.step(1.0), {"j2": "backpressure: jobs of a started in the last minute: 1, …", "k1": "starts"})
 
 
 def test_without_limits_per_minute_nothing_is_remembered_to_wait_for() -> None:

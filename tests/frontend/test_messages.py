@@ -118,9 +118,9 @@ def test_verdicts_are_recognized_and_translated() -> None:
 
 
 def test_facts_that_are_words_are_translated() -> None:
-    template = "needs {need} {what}{parts}, {free} of {total} are free"
+    template = "needs {need} {what}{parts}, {free} of {total} free"
     facts = {"need": 3, "what": "GPUs", "parts": "", "free": 1, "total": 4}
-    assert words.sentence(template, facts) == "needs 3 GPUs, 1 of 4 are free"
+    assert words.sentence(template, facts) == "needs 3 GPUs, 1 of 4 free"
     with override("zh-hans"):
         assert words.sentence(template, facts) == "需要 3 张 GPU，4 张中有 1 张空闲"
 

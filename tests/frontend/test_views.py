@@ -203,7 +203,7 @@ def test_the_life_of_a_job_is_told(world: World) -> None:
     world.see(runs(live_attempt(job)))
     assert sentence() == "Running on n1"
     world.see(ended(live_attempt(job), 3, note="out of memory"))
-    assert sentence() == "Failed with exit code 3: it failed, and its 0 retries are used up: out of memory"
+    assert sentence() == "Failed with exit code 3: it failed, and no retry is left (limit 0): out of memory"
     page = client.get(f"/jobs/{job.key}/")
     kinds = [event.kind for event in page.context["story"].events]
     assert kinds == ["fail", "run", "place", "submit"]

@@ -24,7 +24,7 @@ def test_a_job_runs_from_submission_to_its_end() -> None:
     assert (first.state, first.attempt_count) == ("starting", 1)
     assert Gpu.objects.filter(cluster=world.cluster, whole=True).count() == 3
     why = why_waiting(Job.objects.select_related("cluster").filter(pk=second.pk), timezone.now())[second.pk]
-    assert (why.hold.reason.value, why.hold.message) == ("gpus", "needs 3 GPUs, 1 of 4 are free")
+    assert (why.hold.reason.value, why.hold.message) == ("gpus", "needs 3 GPUs, 1 of 4 free")
     assert pending_by_reason(world.cluster.pk, timezone.now()) == {"gpus": 1}
 
     assert world.launch() == [f"{first.key}.1"]

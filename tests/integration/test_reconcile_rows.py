@@ -103,7 +103,7 @@ def test_an_order_that_is_refused_ends_as_a_failure(world: World) -> None:
     begin_launch(attempt.key, timezone.now())
     (end,) = refuse_launch(attempt.key, "unknown card", now=timezone.now(), chance=lambda: 0.5)
     assert (end.end, end.state, state_of(job)) == ("failed", "failed", "failed")
-    assert job.state_why == "it failed, and its 0 retries are used up: unknown card"
+    assert job.state_why == "it failed, and no retry is left (limit 0): unknown card"
     assert refuse_launch(attempt.key, "unknown card", now=timezone.now(), chance=lambda: 0.5) == []
 
 

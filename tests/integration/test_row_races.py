@@ -101,7 +101,7 @@ def test_a_limit_of_waiting_jobs_holds_for_a_crowd() -> None:
     assert Job.objects.filter(state="queued").count() == 5
     rejected = Job.objects.filter(state="rejected")
     assert rejected.count() == 7
-    assert rejected[0].state_why == f"{world.team.slug} has 5 jobs waiting, the limit is 5"
+    assert rejected[0].state_why == f"jobs of {world.team.slug} waiting: 5, the limit is 5"
 
 
 @pytest.mark.parametrize("again", range(5))

@@ -223,7 +223,7 @@ def test_a_limit_of_waiting_jobs(world: World) -> None:
     )
     jobs = [world.submit() for _ in range(3)]
     assert [job.state for job in jobs] == ["queued", "queued", "rejected"]
-    assert JobEvent.objects.get(job=jobs[2]).reason == f"{world.team.slug} has 2 jobs waiting, the limit is 2"
+    assert JobEvent.objects.get(job=jobs[2]).reason == f"jobs of {world.team.slug} waiting: 2, the limit is 2"
 
 
 def test_a_broker_that_is_away_loses_nothing(world: World, django_capture_on_commit_callbacks: Any) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobs.reading import Reader, SpecError, duration, integer, list_of, name, nobody, number, one_of, record
-from quotas.limits import QuotaTree
+from quotas.limits import QuotaTree, plural
 from scheduler.drive.scenario.jobs import JobNames
 from scheduler.drive.scenario.policy import changed, read_policy_change
 from scheduler.drive.scenario.teams import check_models, check_promises, read_quotas
@@ -81,7 +81,8 @@ def checked_faults(faults: Sequence[Fault], nodes: Mapping[str, NodeSpec]) -> tu
             raise SpecError(f"faults[{position}].node", nobody("node", fault.node, nodes))
         if fault.gpu is not None and fault.gpu >= node.gpus:
             raise SpecError(
-                f"faults[{position}].gpu", f"must be at most {node.gpus - 1}, {fault.node} has {node.gpus} GPUs"
+                f"faults[{position}].gpu",
+                f"must be at most {node.gpus - 1}, {fault.node} has {node.gpus} {plural('GPU', node.gpus)}",
             )
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
