@@ -18,10 +18,11 @@ UNLIMITED = 1 << 62
 
 
 class Share(NamedTuple):
-    """A guaranteed number: ``amount`` nano-GPU over the accounts ``slots`` together."""
+    """A guaranteed number: ``amount`` nano-GPU over the accounts ``slots`` together, given to the team ``member``."""
 
     slots: tuple[int, ...]
     amount: int
+    member: int
 
 
 class Accounts:
@@ -47,7 +48,7 @@ class Accounts:
         self._least: dict[tuple[int, tuple[str, ...]], int] = {}
         self._ratios: dict[tuple[int, tuple[str, ...]], float | None] = {}
         self._entitlements: dict[tuple[int, tuple[str, ...]], int] = {}
-        self._shares: dict[tuple[int, tuple[str, ...]], Share | None] = {}
+        self._shares: dict[tuple[int, tuple[str, ...], tuple[int, ...]], Share | None] = {}
 
     def clock(self, at: float) -> str:
         """The wall clock at ``at`` (seconds on the clock of the snapshot)."""
@@ -77,31 +78,44 @@ class Accounts:
             left = self._entitlements[key] = 0 if share is None else share.amount - self.total(share.slots)
         return left
 
-    def guaranteed(self, team: int, models: tuple[str, ...]) -> Share | None:
-        """The guaranteed number of a team on some models: its nearest ancestor's where it has no numbers itself."""
-        key = (team, models)
+    def guaranteed(self, team: int, models: tuple[str, ...], beside: tuple[int, ...] = ()) -> Share | None:
+        """The guaranteed number of a team on some models: its nearest ancestor's where it has no numbers itself.
+
+        The numbers of the ancestors ``beside`` are left out.
+        """
+        key = (team, models, beside)
         if key not in self._shares:
-            self._shares[key] = self._share(team, models)
+            self._shares[key] = self._share(team, models, beside)
         return self._shares[key]
 
     def total(self, slots: tuple[int, ...]) -> int:
         """Nano-GPU held on some accounts."""
         return sum([self.used[slot] for slot in slots])
 
-    def borrowed(self, team: int, models: tuple[str, ...], used: list[int]) -> int:
-        """Nano-GPU that a team holds above its guaranteed number on some models, going by ``used``."""
+    def promised_by(self, team: int, models: tuple[str, ...]) -> tuple[int, ...]:
+        """The ancestors out of whose numbers the guaranteed number of a team on some models is promised."""
         share = self.guaranteed(team, models)
+        return () if share is None else self.tree.lineage[share.member][1:]
+
+    def borrowed(self, team: int, models: tuple[str, ...], used: list[int], beside: tuple[int, ...] = ()) -> int:
+        """Nano-GPU that a team holds above its guaranteed number on some models, going by ``used``.
+
+        What ``beside`` are guaranteed is promised to somebody else: nobody below them may call it his own.
+        """
+        share = self.guaranteed(team, models, beside)
         if share is None:
             return sum(used[self.table.slot(team, model)] for model in models)
         return max(0, sum(used[slot] for slot in share.slots) - share.amount)
 
-    def _share(self, team: int, models: tuple[str, ...]) -> Share | None:
+    def _share(self, team: int, models: tuple[str, ...], beside: tuple[int, ...]) -> Share | None:
         for member in self.tree.lineage[team]:
+            if member in beside and member != team:
+                continue
             numbers = self.table.numbers[member]
             own = [model for model in models if model in numbers] or [ANY_MODEL]
             if own[0] in numbers:
                 slots = tuple(self.table.slot(member, model) for model in own)
-                return Share(slots, sum(self.table.guaranteed[slot] for slot in slots))
+                return Share(slots, sum(self.table.guaranteed[slot] for slot in slots), member)
         return None
 
     def copy_used(self) -> list[int]:

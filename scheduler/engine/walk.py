@@ -278,6 +278,7 @@ class Walk:
         """Plan the end of whole jobs, and the shrinking of elastic ones."""
         ended = {unit.job for unit in found.units if unit.whole}
         self.resizes = [resize for resize in self.resizes if resize.job not in ended]
+        self.resizes = [resize for resize in self.resizes if resize.job not in ended]
         if cause is not None:
             self.preempts += [Preempt(key, job.key, cause) for key in sorted(ended)]
         for key in sorted({unit.job for unit in found.units} - ended):

@@ -6,24 +6,31 @@
 Lines are parted by ``;`` or line ends.
 
 - nodes: ``NAMES: GPUS MODEL KEY=VALUE…`` with ``vram`` (GiB, 80), ``reserve`` (GiB, 1), ``mib`` (of a card, instead of
-  both), ``cpus``, ``mem`` (GiB), ``rack``, ``label`` (k:v,k:v) and ``taint``.
-- teams: ``NAME<PARENT w=WEIGHT MODEL:GUARANTEED/LIMIT…``; ``H100:/8`` guarantees nothing, ``50%`` is a share.
+  both), ``cpus``, ``mem`` (GiB), ``rack``, ``switch``, ``nvlink``, ``label`` (k:v,k:v) and ``taint``.
+- teams: ``NAME<PARENT w=WEIGHT MODEL:GUARANTEED/LIMIT~LEND…``; ``H100:/8`` guarantees nothing, ``50%`` is a share.
 - jobs: ``NAME TEAM SIZE KEY=VALUE… @WHERE``. A size is ``4``, ``2x4`` (replicas × cards) or several groups,
-  ``16x1+1x8``. Keys of the job: ``prio at seq limit held backoff not_before after not avoid``; of its groups, one value
-  for all or one each parted by ``+``: ``model vram`` (GiB) ``slice`` (MiB) ``cpu mem`` (GiB) ``sel tol kind``.
-  ``@n1`` or ``@n1:2,3`` (one a replica, parted by ``/``): the job runs there already.
+  ``16x1+1x8``. Keys of the job: ``prio at seq limit held backoff not_before after not avoid``, ``minrun`` (seconds),
+  ``fixed=1`` (not preemptible), ``every`` (checkpoints, seconds), ``taken`` (how often), ``back=1`` (its last attempt
+  was taken), ``require prefer spread`` (a level) and ``share_max``, ``scale`` (``20:00-08:00x1``, several by ``,``);
+  of its groups, one value for all or one each parted by ``+``: ``model vram`` (GiB) ``slice`` (MiB) ``cpu mem`` (GiB)
+  ``sel tol kind min max`` (replicas).
+  ``@n1`` or ``@n1:2,3`` (one a replica, parted by ``/``): the job runs there since ``at`` already. An elastic job
+  (one with ``min``) may have fewer or more replicas there than its size says.
 
-An outcome is where a job starts (``n1:0-3``, a replica each) or why it waits (``reason: message``).
+An outcome is where a job starts (``n1:0-3``, a replica each) or why it waits (``reason: message``); of a job that ran
+``preempted for x``, ``reclaimed for x`` or, where its size changes, ``now n1:0 n1:1``.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import time
 from typing import Any
 
 from quotas.limits import Amount, Quota, QuotaTree, Team, Window
 from scheduler.engine.cluster import Node
 from scheduler.engine.cycle import decide
-from scheduler.engine.demand import MIB_PER_GIB, Group, Kind, PendingJob, Shape
+from scheduler.engine.demand import MIB_PER_GIB, Group, Kind, Level, PendingJob, ScaleWindow, Shape, Topology
 from scheduler.engine.plan import Piece, Plan
 from scheduler.engine.policy import Backpressure, Placement, Policy, Preemption, Queueing, Reclaim
 from scheduler.engine.reasons import Hold
@@ -71,38 +78,64 @@ class Board:
         return decide(self.roster.snapshot(now), self.roster.policy, now)
 
     def step(self, now: float = 0.0) -> dict[str, str]:
-        """Decide, start what the plan starts, and return the outcome of each job that waited."""
+        """Decide, do what the plan says, and return the outcome of each job that waited, or ran and does not go on."""
         plan = self.decide(now)
         told = outcomes(self.roster, plan)
         self.apply(plan, now)
         return told
 
+    def settle(self, now: float = 0.0) -> dict[str, str]:
+        """Decide and let those leave who must, until nothing moves: the last outcome of each job that waits."""
+        for _ in range(4):
+            told = self.step(now)
+            if not self.leave(now) and all(": " in outcome for outcome in told.values()):
+                return told
+        raise AssertionError(f"it never comes to rest: {told}")
+
     def apply(self, plan: Plan, now: float = 0.0) -> None:
-        """Start what a plan starts."""
+        """Do what a plan says; those who must end are stopping from now on, until they :meth:`leave`."""
+        self.roster.keep(plan.claims)
+        for resize in plan.resizes:
+            self.roster.resize(resize.job, resize.pieces, now)
         for start in plan.starts:
             self.roster.start(start.job, start.pieces, now)
+        for preempt in plan.preempts:
+            self.roster.set_phase(preempt.job, Phase.STOPPING)
+
+    def leave(self, now: float = 0.0, jobs: Iterable[str] = ()) -> list[str]:
+        """Let the jobs that are stopping (all, or these) leave their cards, and wait again."""
+        running = self.roster.snapshot(now).running.values()
+        stopping = [one.job for one in running if one.phase is Phase.STOPPING and (not jobs or one.job.key in jobs)]
+        for job in stopping:
+            self.roster.release(job.key, now)
+            self.roster.submit(replace(job, taken=job.taken + 1, returning=True))
+        return [job.key for job in stopping]
+
+    def runs(self) -> dict[str, str]:
+        """The jobs that hold cards, with their nodes."""
+        running = self.roster.snapshot(0.0).running
+        return {key: " ".join(piece.node for piece in one.pieces) for key, one in sorted(running.items())}
 
     def started(self, now: float = 0.0) -> list[str]:
         """The jobs that a decision starts, in its order."""
         return [start.job for start in self.decide(now).starts]
 
     def _pieces(self, job: PendingJob, where: str) -> Iterator[Piece]:
-        spots = iter(where.split("/"))
+        spots = where.split("/")
+        taken: dict[str, set[int]] = {}
         for group in job.shape.groups:
-            for replica in range(group.replicas):
-                node, _, cards = next(spots).partition(":")
-                gpus = tuple(int(card) for card in cards.split(",")) if cards else self._free(node, group.gpus)
+            replicas = group.replicas if group.min_replicas is None else len(spots)
+            for replica in range(replicas):
+                node, _, cards = spots.pop(0).partition(":")
+                held = taken.setdefault(node, self._held(node))
+                free = [gpu for gpu in range(64) if gpu not in held][: group.gpus]
+                gpus = tuple(int(card) for card in cards.split(",")) if cards else tuple(free)
+                held.update(gpus)
                 yield Piece(group.name, replica, node, gpus, group.vram_mib if group.share else 0)
 
-    def _free(self, node: str, number: int) -> tuple[int, ...]:
-        held = {
-            gpu
-            for run in self.roster.snapshot(0).running.values()
-            for p in run.pieces
-            if p.node == node
-            for gpu in p.gpus
-        }
-        return tuple([gpu for gpu in range(64) if gpu not in held][:number])
+    def _held(self, node: str) -> set[int]:
+        running = self.roster.snapshot(0).running.values()
+        return {gpu for one in running for piece in one.pieces if piece.node == node for gpu in piece.gpus}
 
 
 def assert_outcomes(told: Mapping[str, str], expected: Mapping[str, str]) -> None:
@@ -127,7 +160,14 @@ def _shortened(outcome: str, wish: str) -> str:
 def outcomes(roster: Roster, plan: Plan) -> dict[str, str]:
     """What a plan means for each job of a roster that waits: where it starts, or why not."""
     starts = {start.job: " ".join(_spot(piece) for piece in start.pieces) for start in plan.starts}
-    return {job.key: starts.get(job.key) or _why(plan.hold_of(job, lane)) for lane, job in waiting(roster)}
+    told = {job.key: starts.get(job.key) or _why(plan.hold_of(job, lane)) for lane, job in waiting(roster)}
+    told |= {preempt.job: f"{preempt.cause} for {preempt.winner}" for preempt in plan.preempts}
+    return told | {resize.job: "now " + " ".join(_spot(piece) for piece in resize.pieces) for resize in plan.resizes}
+
+
+def taken(plan: Plan) -> dict[str, str]:
+    """Who has to give way, whole jobs only, and by what right."""
+    return {preempt.job: str(preempt.cause) for preempt in plan.preempts}
 
 
 def waiting(roster: Roster) -> list[tuple[int, PendingJob]]:
@@ -173,6 +213,8 @@ def _nodes(line: str) -> Iterator[Node]:
             cpus_milli=round(float(extra.get("cpus", 128)) * 1000),
             memory_mib=int(extra.get("mem", 2048)) * MIB_PER_GIB,
             rack=extra.get("rack", "rack0"),
+            switch=extra.get("switch", "switch0"),
+            nvlink=extra.get("nvlink", ""),
             labels=_pairs(extra.get("label", "")),
             taints=_names(extra.get("taint", "")),
         )  # fmt: skip
@@ -192,10 +234,11 @@ def _team(line: str, windows: Mapping[str, tuple[Window, ...]]) -> Team:
 
 
 def quota_of(word: str) -> Quota:
-    """``MODEL:GUARANTEED/LIMIT``, either number left out or in per cent."""
+    """``MODEL:GUARANTEED/LIMIT~LEND``, any number left out or in per cent."""
     model, _, numbers = word.partition(":")
+    numbers, _, lend = numbers.partition("~")
     guaranteed, _, limit = numbers.partition("/")
-    return Quota(model, _amount(guaranteed) or Amount(0), _amount(limit))
+    return Quota(model, _amount(guaranteed) or Amount(0), _amount(limit), _amount(lend))
 
 
 def _amount(text: str) -> Amount | None:
@@ -209,8 +252,9 @@ def job_of(line: str, number: int = 0) -> PendingJob:
     sizes = size.split("+")
     groups = tuple(_group(part, index, len(sizes), extra) for index, part in enumerate(sizes))
     shape = Shape(
-        groups, excluded=frozenset(_names(extra.get("not", ""))), avoided=frozenset(_names(extra.get("avoid", "")))
-    )
+        groups, _topology(extra),
+        excluded=frozenset(_names(extra.get("not", ""))), avoided=frozenset(_names(extra.get("avoid", ""))),
+    )  # fmt: skip
     return PendingJob(
         key, team, shape,
         priority=int(extra.get("prio", 500)),
@@ -221,7 +265,25 @@ def job_of(line: str, number: int = 0) -> PendingJob:
         backoff_until=float(extra.get("backoff", 0)),
         not_before=float(extra.get("not_before", 0)),
         waits_for=_names(extra.get("after", "").replace("_", " ")),
+        preemptible="fixed" not in extra,
+        min_runtime=float(extra["minrun"]) if "minrun" in extra else None,
+        checkpoint_every=float(extra["every"]) if "every" in extra else None,
+        scale=tuple(_scale(window) for window in _names(extra.get("scale", ""))),
+        taken=int(extra.get("taken", 0)),
+        returning="back" in extra,
     )  # fmt: skip
+
+
+def _topology(extra: Mapping[str, str]) -> Topology:
+    levels = [Level(extra[key]) if key in extra else None for key in ("require", "prefer", "spread")]
+    return Topology(*levels, float(extra["share_max"]) if "share_max" in extra else None)
+
+
+def _scale(text: str) -> ScaleWindow:
+    hours, _, number = text.partition("x")
+    begin, _, end = hours.partition("-")
+    replicas, mib = (None, int(number[:-3])) if number.endswith("MiB") else (int(number), None)
+    return ScaleWindow(time.fromisoformat(begin), time.fromisoformat(end), replicas, mib)
 
 
 def _group(size: str, index: int, groups: int, extra: Mapping[str, str]) -> Group:
@@ -242,6 +304,8 @@ def _group(size: str, index: int, groups: int, extra: Mapping[str, str]) -> Grou
         selector=_pairs(value("sel", "")),
         tolerations=_names(value("tol", "")),
         kind=Kind(value("kind", "training")),
+        min_replicas=int(value("min", "0")) or None,
+        max_replicas=int(value("max", "0")) or None,
     )  # fmt: skip
 
 

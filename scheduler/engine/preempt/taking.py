@@ -31,6 +31,14 @@ class Verdict(NamedTuple):
     opens: float = NEVER
 
 
+class Right(NamedTuple):
+    """By what right: a higher ``priority``, or a number that is promised by the teams ``promised_by``."""
+
+    cause: Cause | None
+    priority: int = 0
+    promised_by: tuple[int, ...] = ()
+
+
 class Candidate(NamedTuple):
     """A running job that could be taken from, and when each right may do it."""
 
@@ -71,10 +79,11 @@ class Taking:
         by_right = policy.reclaim.enabled or policy.preemption.enabled
         self.enabled = bool(snapshot.running) and (by_right or bool(self._surplus))
         self.taken: dict[str, tuple[Piece, ...]] = {}
+        self._ended: set[str] = set()
         self._stopping = [each for each in snapshot.running.values() if each.phase is Phase.STOPPING]
         self._candidates: list[Candidate] | None = None
         self._parts: dict[str, list[Unit]] = {}
-        self._hopes: dict[object, Hope] = {}
+        self._hopes: dict[Right, Hope] = {}
 
     def for_job(self, lane: Lane, job: PendingJob, future: Callable[[], Ledger]) -> Verdict | None:
         """What ``job`` may take so that it starts; None where it has no right to anything.
@@ -98,9 +107,13 @@ class Taking:
         return waiting_for_loans
 
     def note(self, found: Found) -> None:
-        """Enter what has been taken."""
+        """Enter what has been taken: of a job that ends, all that it holds."""
         for unit in found.units:
             self.taken[unit.job] = self.taken.get(unit.job, ()) + unit.pieces
+        for unit in found.units:
+            if unit.whole:
+                self._ended.add(unit.job)
+                self.taken[unit.job] = self._snapshot.running[unit.job].pieces
         self._hopes.clear()
 
     def leaving(self) -> Iterator[tuple[RunningJob, tuple[Piece, ...]]]:
@@ -128,8 +141,8 @@ class Taking:
 
         The first look may go by books of a moment ago: starts since have only left less, so it never says no wrongly.
         """
-        right: object = job.priority if cause is Cause.PREEMPTION else cause
-        hope = self._hopes.get(right) or self._hope(cause, right, job.priority, future)
+        right = self._right(cause, lane, job)
+        hope = self._hopes.get(right) or self._hope(right, future)
         if not hope.units and not self.taken and not self._stopping:
             return Verdict(cause, None, hope.opens)
         fit = lane.fit
@@ -147,8 +160,13 @@ class Taking:
             self._hopes.pop(right)
         return Verdict(cause, found, hope.opens)
 
-    def _hope(self, cause: Cause | None, right: object, priority: int, future: Callable[[], Ledger]) -> Hope:
-        units, opens = self._units(cause, priority) if cause is not None else (self._surplus_units(), NEVER)
+    def _right(self, cause: Cause | None, lane: Lane, job: PendingJob) -> Right:
+        if cause is Cause.PREEMPTION:
+            return Right(cause, priority=job.priority)
+        return Right(cause, promised_by=self._accounts.promised_by(lane.team, lane.fit.models) if cause else ())
+
+    def _hope(self, right: Right, future: Callable[[], Ledger]) -> Hope:
+        units, opens = self._units(right) if right.cause is not None else (self._surplus_units(), NEVER)
         if not units and not self.taken and not self._stopping:
             hope = Hope(units, opens, self._snapshot.ledger, self._accounts.used)
         else:
@@ -168,14 +186,15 @@ class Taking:
             for running, pieces in self.leaving()
         ]
 
-    def _units(self, cause: Cause, priority: int) -> tuple[list[Unit], float]:
+    def _units(self, right: Right) -> tuple[list[Unit], float]:
         """What may be taken by one right, in the order in which it should go, and when the next thing opens."""
+        cause, priority = right.cause, right.priority
         if cause is Cause.PREEMPTION and priority <= self._least_priority:
             return [], NEVER  # most decisions end here: a look at each job's protections would cost more than all else
         open_now: list[Candidate] = []
         opens = NEVER
         for candidate in self._all_candidates():
-            if candidate.running.job.key in self.taken:
+            if candidate.running.job.key in self._ended:
                 continue
             if cause is Cause.PREEMPTION and candidate.running.job.priority >= priority:
                 continue
@@ -187,21 +206,21 @@ class Taking:
         units = [unit for candidate in open_now for unit in self._parts_of(candidate)]
         if cause is Cause.RECLAIM:
             units.sort(key=lambda unit: (unit.whole, -unit.started, unit.job))
-            return self._only_loans(units), opens
+            return self._only_loans(units, right.promised_by), opens
         units.sort(key=lambda unit: (unit.whole, unit.lost, -unit.started, unit.job))
         return units, opens
 
     def _surplus_units(self) -> list[Unit]:
         """The replicas of elastic jobs beyond their size, those of the latest jobs first."""
-        holders = [c for c in self._all_candidates() if c.running.job.key in self._surplus]
-        return [
-            unit
-            for candidate in reversed(holders)
-            if candidate.running.job.key not in self.taken
-            for unit in self._parts_of(candidate)[: self._surplus[candidate.running.job.key]]
-        ]
+        units = []
+        for candidate in reversed(self._all_candidates()):
+            key = candidate.running.job.key
+            beyond = self._surplus.get(key, 0) - len(self.taken.get(key, ()))
+            if beyond > 0 and key not in self._ended:
+                units += [unit for unit in self._parts_of(candidate) if not unit.whole][:beyond]
+        return units
 
-    def _only_loans(self, units: list[Unit]) -> list[Unit]:
+    def _only_loans(self, units: list[Unit], promised_by: tuple[int, ...]) -> list[Unit]:
         """Of units in order, those whose team is above its guaranteed number when their turn comes."""
         books = self._accounts.copy_used()
         for team, amounts in self._leaving_amounts():
@@ -209,7 +228,7 @@ class Taking:
         loans = []
         for unit in units:
             models = tuple(model for model, _ in unit.amounts)
-            if self._accounts.borrowed(unit.team, models, books) > 0:
+            if self._accounts.borrowed(unit.team, models, books, promised_by) > 0:
                 loans.append(unit)
                 self._accounts.add(books, unit.team, unit.amounts, -1)
         return loans
@@ -233,10 +252,12 @@ class Taking:
         return self._candidates
 
     def _parts_of(self, candidate: Candidate) -> list[Unit]:
+        """What is left to take of a running job."""
         key = candidate.running.job.key
         if key not in self._parts:
             self._parts[key] = list(self._split(candidate))
-        return self._parts[key]
+        given_up = self.taken.get(key)
+        return [unit for unit in self._parts[key] if not given_up or unit.pieces[0] not in given_up]
 
     def _split(self, candidate: Candidate) -> Iterator[Unit]:
         """The replicas an elastic job can spare, the last first, then all of the job that is left."""
@@ -267,10 +288,11 @@ class Taking:
 
 def _spare_replicas(running: RunningJob) -> int:
     """Replicas above the least that an elastic job of one group can do with."""
-    groups = running.job.shape.groups
-    if len(groups) > 1 or groups[0].min_replicas is None:
+    group, *others = running.job.shape.groups
+    if others or not running.job.elastic:
         return 0
-    return max(0, len(running.pieces) - groups[0].min_replicas)
+    least = group.replicas if group.min_replicas is None else group.min_replicas
+    return max(0, len(running.pieces) - least)
 
 
 def _would_fit(ledger: Ledger, fit: Fit, strategy: Strategy, nodes: int) -> bool:
