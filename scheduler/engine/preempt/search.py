@@ -40,6 +40,8 @@ class Found(NamedTuple):
     placed: list[Placed]
 
 
+Loss = tuple[float, int, int]
+
 AllowedNodes = Callable[[Sequence[Unit]], int]
 """The nodes that limits leave to the job once these units are given up; 0 where they leave none."""
 
@@ -76,19 +78,19 @@ class Search:
         for unit in units:
             for node in {spot.node for spot in unit.spots if not spot.piece.mib}:
                 by_node.setdefault(node, []).append(unit)
-        best: tuple[float, int, int] | None = None
+        best: tuple[Loss, int] | None = None
         chosen: tuple[Unit, ...] = ()
         for node in members(each.nodes & self._future.ready & ~self._fit.excluded):
             short = each.group.gpus - self._future.free[node].bit_count()
             some = cheapest_cover(short, [(_cards_on(unit, node), unit) for unit in by_node.get(node, ())])
             if some is None:
                 continue
-            score = (sum(unit.lost for unit in some), len(some), node)
+            score = (loss(some), node)
             if best is None or score < best:
                 best, chosen = score, some
         if best is None:
             return None
-        placed = self._place(chosen, only=1 << best[2])
+        placed = self._place(chosen, only=1 << best[1])
         return None if placed is None else Found(chosen, placed)
 
     def _shortest(self, units: Sequence[Unit]) -> int | None:
@@ -123,20 +125,26 @@ class Search:
 
 
 def cheapest_cover(cards: int, choices: Sequence[tuple[int, Unit]]) -> tuple[Unit, ...] | None:
-    """The units that free at least ``cards`` cards for the least lost work, then the fewest; None if they cannot."""
-    table: list[tuple[float, int, tuple[Unit, ...]] | None] = [(0.0, 0, ())] + [None] * max(0, cards)
+    """The units that free at least ``cards`` cards for the least :func:`loss`; None if they cannot."""
+    table: list[tuple[Loss, tuple[Unit, ...]] | None] = [((0.0, 0, 0), ())] + [None] * max(0, cards)
     for freed, unit in choices:
         for have in range(len(table) - 2, -1, -1):
             entry = table[have]
             if entry is None:
                 continue
             reach = min(len(table) - 1, have + freed)
-            candidate = (entry[0] + unit.lost, entry[1] + 1, (*entry[2], unit))
+            some = (*entry[1], unit)
+            candidate = (loss(some), some)
             known = table[reach]
-            if known is None or candidate[:2] < known[:2]:
+            if known is None or candidate[0] < known[0]:
                 table[reach] = candidate
     entry = table[-1]
-    return None if entry is None else entry[2]
+    return None if entry is None else entry[1]
+
+
+def loss(units: Sequence[Unit]) -> Loss:
+    """What a set costs: GPU-seconds of work, then jobs that end rather than shrink, then how many give way."""
+    return sum(unit.lost for unit in units), sum(unit.whole for unit in units), len(units)
 
 
 def _cards_on(unit: Unit, node: int) -> int:

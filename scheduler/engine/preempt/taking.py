@@ -19,6 +19,8 @@ from scheduler.engine.preempt.shields import NEVER, lost_work, open_to_preemptio
 from scheduler.engine.resizing import Resizing
 from scheduler.engine.snapshot import Lane, Phase, RunningJob, Snapshot
 
+ANY_PRIORITY = 1 << 30
+
 
 class Verdict(NamedTuple):
     """What a job may take: ``found``, or nothing, and then when the first of what it might take opens (seconds).
@@ -32,10 +34,14 @@ class Verdict(NamedTuple):
 
 
 class Right(NamedTuple):
-    """By what right: a higher ``priority``, or a number that is promised by the teams ``promised_by``."""
+    """By what right: a higher ``priority``, or a number that is promised by the teams ``promised_by``.
+
+    A job that has just given way takes no loan of a higher ``priority`` back: otherwise the two rights would chase
+    each other round.
+    """
 
     cause: Cause | None
-    priority: int = 0
+    priority: int = ANY_PRIORITY
     promised_by: tuple[int, ...] = ()
 
 
@@ -163,7 +169,10 @@ class Taking:
     def _right(self, cause: Cause | None, lane: Lane, job: PendingJob) -> Right:
         if cause is Cause.PREEMPTION:
             return Right(cause, priority=job.priority)
-        return Right(cause, promised_by=self._accounts.promised_by(lane.team, lane.fit.models) if cause else ())
+        if cause is None:
+            return Right(cause)
+        at_most = job.priority if job.returning else ANY_PRIORITY
+        return Right(cause, at_most, self._accounts.promised_by(lane.team, lane.fit.models))
 
     def _hope(self, right: Right, future: Callable[[], Ledger]) -> Hope:
         units, opens = self._units(right) if right.cause is not None else (self._surplus_units(), NEVER)
@@ -196,7 +205,7 @@ class Taking:
         for candidate in self._all_candidates():
             if candidate.running.job.key in self._ended:
                 continue
-            if cause is Cause.PREEMPTION and candidate.running.job.priority >= priority:
+            if candidate.running.job.priority >= priority + (cause is Cause.RECLAIM):
                 continue
             at = candidate.reclaim_from if cause is Cause.RECLAIM else candidate.preempt_from
             if at <= self._now:
