@@ -18,6 +18,10 @@ OutputOption: TypeAlias = Annotated[
     Output, typer.Option("--output", "-o", help="A table for people, json or yaml for programs.")
 ]
 WhyOption: TypeAlias = Annotated[str, typer.Option("--why", "-m", help="For people, and kept.")]
+PATIENCE = 5.0
+"""Seconds that a quick command bears a server that does not answer."""
+WAIT_PATIENCE = 300.0
+"""The same for one that waits anyway: long enough for an upgrade."""
 KEY_LENGTH = 12
 KEY_LETTERS = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
 
@@ -28,7 +32,7 @@ def group() -> typer.Typer:
 
 
 @contextmanager
-def asking(*, patience: float = 20.0) -> Iterator[Client]:
+def asking(*, patience: float = PATIENCE) -> Iterator[Client]:
     """A connection; what goes wrong with it becomes one line and an exit status."""
     try:
         with Client(patience=patience, on_retry=lambda what: complain(f"{what}; trying again")) as client:

@@ -9,7 +9,16 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from rota_client import codes
-from rota_client.commands.common import OutputOption, WhyOption, asking, complain, group, job_key
+from rota_client.commands.common import (
+    PATIENCE,
+    WAIT_PATIENCE,
+    OutputOption,
+    WhyOption,
+    asking,
+    complain,
+    group,
+    job_key,
+)
 from rota_client.shown import Columns, Output, moment, show, text, without_commands
 from rota_client.waiting import voice, wait_for
 
@@ -117,7 +126,7 @@ def logs(
     replica: Annotated[int, typer.Option("--replica", "-r", help="Rank of the replica.")] = 0,
 ) -> None:
     """Print what a job has written."""
-    with asking(patience=300.0 if follow else 20.0) as client:
+    with asking(patience=WAIT_PATIENCE if follow else PATIENCE) as client:
         key = job_key(client, job)
         try:
             for piece in client.log(key, attempt=attempt, replica=replica, follow=follow):
@@ -135,7 +144,7 @@ def wait(
     replica: Annotated[int, typer.Option("--replica", "-r", help="Whose output to show.")] = 0,
 ) -> None:
     """Wait for the end of a job, showing its reason and its output; the exit status tells how it went."""
-    with asking(patience=300.0) as client:
+    with asking(patience=WAIT_PATIENCE) as client:
         raise typer.Exit(wait_for(client, job_key(client, job), timeout=timeout, replica=replica, say=voice()))
 
 

@@ -11,14 +11,11 @@ import typer
 import yaml
 
 from rota_client import codes
-from rota_client.commands.common import OutputOption, asking, misused, pairs
+from rota_client.commands.common import PATIENCE, WAIT_PATIENCE, OutputOption, asking, misused, pairs
 from rota_client.commands.job import DETAILS
 from rota_client.shown import Output, show
 from rota_client.waiting import voice, wait_for
 from rota_client.yaml12 import Loader
-
-WAIT_PATIENCE = 300.0
-"""Seconds that a waiting command bears a server that is away: long enough for an upgrade."""
 
 
 def submit(
@@ -67,7 +64,7 @@ def submit(
     if not body.get("command"):
         raise misused("what is to run? Give a command after `--`, or a file with one")
     body.setdefault("name", _name(body["command"]))
-    with asking(patience=WAIT_PATIENCE if wait else 20.0) as client:
+    with asking(patience=WAIT_PATIENCE if wait else PATIENCE) as client:
         job = client.submit(body, key=idempotency_key)
         if not wait:
             show(output, job, DETAILS)
