@@ -32,12 +32,14 @@ from jobs.services import cancel, hold, release
 from jobs.states import Actor
 from quotas.limits import Amount, Quota
 from quotas.services import set_quota
+from scheduler.apply import NotApplied, apply
 from scheduler.backends.base import Observation
 from scheduler.engine.cluster import CardState
+from scheduler.engine.cycle import decide
 from scheduler.inventory.models import Allocation, Gpu, Node
 from scheduler.inventory.selectors import capacity_of
 from scheduler.inventory.services import cordon, set_card_state, uncordon
-from scheduler.load import catch_up
+from scheduler.load import Superseded, catch_up
 from scheduler.sweeping import find_contradictions, sweep_cluster
 from teams.problems import Problem
 from tests.integration.loop_world import Killed, Play, Stage, make_stage
@@ -189,6 +191,46 @@ class Loops(RuleBasedStateMachine):
         seen, begun = data.draw(st.sampled_from(self.seen))
         self.maybe_killed(steps, lambda: self.stage.take_in(seen, begun))
 
+    @rule(complete=st.booleans(), then=st.sampled_from(["tick", "dispatch", "all"]))
+    def slow_observer(self, complete: bool, then: str) -> None:
+        """Others go on while an observer has its answer and has not written it down yet."""
+        begun = timezone.now()
+        seen = self.stage.backend.real.observe(None if complete else self.stage.cursor)
+        self.clock.shift(timedelta(seconds=1))
+        if then != "dispatch":
+            self.stage.tick()
+        if then != "tick":
+            self.stage.dispatch()
+        self.clock.shift(timedelta(seconds=1))
+        if then == "all":
+            self.stage.observe()
+        self.stage.take_in(seen, begun)
+
+    @rule(then=st.sampled_from(["other", "observe", "limit", "dispatch"]), number=st.integers(0, 1))
+    def paused_leader(self, then: str, number: int) -> None:
+        """A leader is paused between its decision and its commit, and others go on meanwhile."""
+        live = self.stage.world.take_over()
+        now = timezone.now()
+        plan = decide(live.roster.snapshot(now.timestamp()), live.roster.policy, now.timestamp())
+        self.clock.shift(timedelta(seconds=1))
+        if then == "other":
+            self.submit_one({"gpus": 4}, "high", 0, 40.0, 0)  # which takes what the plan has given to others
+            self.stage.tick(number)
+            self.stage.tick(number)
+        elif then == "observe":
+            self.stage.observe()
+        elif then == "limit":
+            self.edit_limit(3)
+        else:
+            self.stage.dispatch()
+        self.stage.world.cluster.refresh_from_db()
+        superseded = self.stage.world.cluster.epoch != live.epoch
+        try:
+            apply(live, plan, timezone.now())
+        except (Superseded, NotApplied):
+            return
+        assert not superseded, "a late leader has written"
+
     @rule()
     def sweep(self) -> None:
         sweep_cluster(self.stage.world.cluster, self.stage.backend, timezone.now())
@@ -238,6 +280,8 @@ class Loops(RuleBasedStateMachine):
         assert all(number == 1 for number in live.values())
         there = Counter(key.rpartition(".")[0] for key in self.stage.backend.alive())
         assert all(number == 1 for number in there.values()), "one job runs twice over there"
+        given_up = Attempt.objects.filter(key__in=self.stage.backend.alive(), end="lost")
+        assert not given_up.exists(), "given up as lost while it runs"
 
     @invariant()
     def i4_no_start_goes_over_a_limit(self) -> None:
