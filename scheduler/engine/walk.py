@@ -1,6 +1,7 @@
 """The walk over the waiting jobs in order: each starts, takes what it has a right to, or meets a stop."""
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 
@@ -25,7 +26,7 @@ from scheduler.engine.preempt.search import Found
 from scheduler.engine.preempt.taking import Taking
 from scheduler.engine.reasons import Hold, Reason, hold
 from scheduler.engine.resizing import Resizing
-from scheduler.engine.snapshot import Lane, Snapshot
+from scheduler.engine.snapshot import Lane, RunningJob, Snapshot
 from scheduler.engine.throttle import Throttle
 
 NODES_NAMED = 3
@@ -110,6 +111,8 @@ class Walk:
         self.claims[job.key] = claim
         self._settled[job.key] = spots
         self.gated[job.key] = being_vacated(claim)
+        if self.reservations is not None:
+            self.reservations.note_claim(job, claim.pieces, self.taking.leaving())
         self.accounts.enter(lane.team, self.taking.amounts(claim.pieces))
 
     def start_what_fits(self) -> None:
@@ -154,6 +157,8 @@ class Walk:
             self.stops.setdefault(lane.number, stop)
             if stop.reason is Reason.RESERVED:
                 following = self._head(position, index + 1, shorter_than=stop.job.time_limit)
+            elif self.reservations is not None and self.reservations.one_more_after(stop.job, lane):
+                following = self._head(position, index + 1)
         if following is None:
             heappop(queue)
         else:
@@ -262,7 +267,7 @@ class Walk:
         """Let a job take what it has a right to: TAKEN if it does, else a stop if there is more to say, else None."""
         if not self.taking.enabled:
             return None
-        verdict = self.taking.for_job(lane, job, self._future_ledger)
+        verdict = self.taking.for_job(lane, job, self._future_ledger, self._caps_after)
         if verdict is None:
             return None
         self.opens = min(self.opens, verdict.opens)
@@ -274,10 +279,16 @@ class Walk:
         self._enter_claim(lane, job, claim, locate(self.ledger, lane.shape, claim.pieces) or [])
         return TAKEN
 
+    def _caps_after(
+        self, job: PendingJob, given_up: Iterable[tuple[RunningJob, tuple[Piece, ...]]]
+    ) -> Mapping[int, int]:
+        """What reservations leave to a job on each node once others have given up some pieces."""
+        bound = self.reservations is not None and bool(self.reservations.made)
+        return self.reservations.caps_after(job, given_up) if bound and self.reservations is not None else NO_CAPS
+
     def _give_up(self, found: Found, job: PendingJob, cause: Cause | None) -> None:
         """Plan the end of whole jobs, and the shrinking of elastic ones."""
         ended = {unit.job for unit in found.units if unit.whole}
-        self.resizes = [resize for resize in self.resizes if resize.job not in ended]
         self.resizes = [resize for resize in self.resizes if resize.job not in ended]
         if cause is not None:
             self.preempts += [Preempt(key, job.key, cause) for key in sorted(ended)]

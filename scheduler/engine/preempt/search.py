@@ -5,7 +5,8 @@ doubling and halving; then those are spared, the last first, without which it is
 on one node that takes by priority, the cheapest choice is found node by node, exactly.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from scheduler.engine.cluster import members
@@ -16,6 +17,8 @@ from scheduler.engine.placement.strategy import Strategy
 from scheduler.engine.plan import Piece
 from scheduler.engine.preempt.claims import Where, release
 
+TRIED_AT_MOST = 16
+"""Nodes on which the cheapest choice is tried in earnest: CPUs, memory or a limit may stand against it."""
 SPARED_AT_MOST = 64
 """Candidates that are tried one by one for being superfluous, beyond those that plainly are."""
 
@@ -44,16 +47,19 @@ Loss = tuple[float, int, int]
 
 AllowedNodes = Callable[[Sequence[Unit]], int]
 """The nodes that limits leave to the job once these units are given up; 0 where they leave none."""
+Unreserved = Callable[[Sequence[Unit]], Mapping[int, int]]
+"""The free cards that reservations leave to the job on their nodes once these units are given up."""
 
 
 class Search:
     """One job against the future ledger: what is free once those who are already leaving have left."""
 
-    def __init__(self, future: Ledger, fit: Fit, strategy: Strategy, allowed: AllowedNodes) -> None:
+    def __init__(self, future: Ledger, fit: Fit, strategy: Strategy, allowed: AllowedNodes, caps: Unreserved) -> None:
         self._future = future
         self._fit = fit
         self._strategy = strategy
         self._allowed = allowed
+        self._caps = caps
 
     def smallest(self, units: Sequence[Unit]) -> Found | None:
         """See the module; None where not even all of them are enough."""
@@ -78,20 +84,18 @@ class Search:
         for unit in units:
             for node in {spot.node for spot in unit.spots if not spot.piece.mib}:
                 by_node.setdefault(node, []).append(unit)
-        best: tuple[Loss, int] | None = None
-        chosen: tuple[Unit, ...] = ()
+        choices: list[tuple[Loss, int, tuple[Unit, ...]]] = []
         for node in members(each.nodes & self._future.ready & ~self._fit.excluded):
             short = each.group.gpus - self._future.free[node].bit_count()
             some = cheapest_cover(short, [(_cards_on(unit, node), unit) for unit in by_node.get(node, ())])
             if some is None:
                 continue
-            score = (loss(some), node)
-            if best is None or score < best:
-                best, chosen = score, some
-        if best is None:
-            return None
-        placed = self._place(chosen, only=1 << best[1])
-        return None if placed is None else Found(chosen, placed)
+            choices.append((loss(some), node, some))
+        for _, node, some in sorted(choices, key=itemgetter(0, 1))[:TRIED_AT_MOST]:
+            placed = self._place(some, only=1 << node)
+            if placed is not None:
+                return Found(some, placed)
+        return None
 
     def _shortest(self, units: Sequence[Unit]) -> int | None:
         """How many of the units, from the first, are enough."""
@@ -114,14 +118,14 @@ class Search:
         if not nodes:
             return None
         if not units:
-            placed = place(self._future, self._fit, self._strategy, nodes)
+            placed = place(self._future, self._fit, self._strategy, nodes, self._caps(units))
             if placed is not None:
                 undo(self._future, placed)
             return placed
         trial = self._future.copy()
         for unit in units:
             release(trial, unit.spots)
-        return place(trial, self._fit, self._strategy, nodes)
+        return place(trial, self._fit, self._strategy, nodes, self._caps(units))
 
 
 def cheapest_cover(cards: int, choices: Sequence[tuple[int, Unit]]) -> tuple[Unit, ...] | None:

@@ -1,6 +1,6 @@
 """Who may take what from whom, in one decision: reclaim first, then preemption by priority."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
@@ -20,6 +20,8 @@ from scheduler.engine.resizing import Resizing
 from scheduler.engine.snapshot import Lane, Phase, RunningJob, Snapshot
 
 ANY_PRIORITY = 1 << 30
+CapsAfter = Callable[[PendingJob, Iterable[tuple[RunningJob, tuple[Piece, ...]]]], Mapping[int, int]]
+"""Per node with a reservation, the most free cards that a job may take once others have given up some pieces."""
 
 
 class Verdict(NamedTuple):
@@ -91,23 +93,24 @@ class Taking:
         self._parts: dict[str, list[Unit]] = {}
         self._hopes: dict[Right, Hope] = {}
 
-    def for_job(self, lane: Lane, job: PendingJob, future: Callable[[], Ledger]) -> Verdict | None:
+    def for_job(self, lane: Lane, job: PendingJob, future: Callable[[], Ledger], caps: CapsAfter) -> Verdict | None:
         """What ``job`` may take so that it starts; None where it has no right to anything.
 
-        ``future`` makes the ledger of what is free once everyone who is leaving has left.
+        ``future`` makes the ledger of what is free once everyone who is leaving has left; ``caps`` tells how many of
+        those cards others have not reserved.
         """
         if self._surplus:
-            verdict = self._try(lane, job, None, future)
+            verdict = self._try(lane, job, None, future, caps)
             if verdict.found is not None:
                 return verdict
         waiting_for_loans: Verdict | None = None
         if self._policy.reclaim.enabled and self._entitled(lane):
-            verdict = self._try(lane, job, Cause.RECLAIM, future)
+            verdict = self._try(lane, job, Cause.RECLAIM, future, caps)
             if verdict.found is not None:
                 return verdict
             waiting_for_loans = verdict if verdict.opens < NEVER else None
         if self._policy.preemption.enabled:
-            verdict = self._try(lane, job, Cause.PREEMPTION, future)
+            verdict = self._try(lane, job, Cause.PREEMPTION, future, caps)
             if verdict.found is not None or waiting_for_loans is None:
                 return verdict
         return waiting_for_loans
@@ -142,7 +145,9 @@ class Taking:
         left = self._accounts.entitlement(lane.team, fit.models)
         return left > 0 and min((fit.needs(model) for model in fit.models), default=left + 1) <= left
 
-    def _try(self, lane: Lane, job: PendingJob, cause: Cause | None, future: Callable[[], Ledger]) -> Verdict:
+    def _try(
+        self, lane: Lane, job: PendingJob, cause: Cause | None, future: Callable[[], Ledger], caps: CapsAfter
+    ) -> Verdict:
         """Look first whether all that may be taken would be enough, then for the smallest part of it that is.
 
         The first look may go by books of a moment ago: starts since have only left less, so it never says no wrongly.
@@ -152,14 +157,19 @@ class Taking:
         if not hope.units and not self.taken and not self._stopping:
             return Verdict(cause, None, hope.opens)
         fit = lane.fit
-        if not _would_fit(hope.best, fit, self._strategy, self._accounts.allowed_by(fit, lane.team, hope.used)):
+
+        def unreserved(given_up: Sequence[Unit]) -> Mapping[int, int]:
+            return caps(job, [(self._snapshot.running[unit.job], unit.pieces) for unit in given_up])
+
+        nodes = self._accounts.allowed_by(fit, lane.team, hope.used)
+        if not _would_fit(hope.best, fit, self._strategy, nodes, unreserved(hope.units)):
             return Verdict(cause, None, hope.opens)
         leaving = self._leaving_amounts()
 
         def allowed(given_up: Sequence[Unit]) -> int:
             return self._accounts.allowed_after(fit, lane.team, [*leaving, *((u.team, u.amounts) for u in given_up)])
 
-        search = Search(future(), fit, self._strategy, allowed)
+        search = Search(future(), fit, self._strategy, allowed, unreserved)
         by_node = cause is Cause.PREEMPTION and fit.solo and not fit.slices
         found = (search.cheapest_node(hope.units) if by_node else None) or search.smallest(hope.units)
         if found is None:
@@ -304,8 +314,8 @@ def _spare_replicas(running: RunningJob) -> int:
     return max(0, len(running.pieces) - least)
 
 
-def _would_fit(ledger: Ledger, fit: Fit, strategy: Strategy, nodes: int) -> bool:
-    placed: list[Placed] | None = place(ledger, fit, strategy, nodes) if nodes else None
+def _would_fit(ledger: Ledger, fit: Fit, strategy: Strategy, nodes: int, caps: Mapping[int, int]) -> bool:
+    placed: list[Placed] | None = place(ledger, fit, strategy, nodes, caps) if nodes else None
     if placed is not None:
         undo(ledger, placed)
     return placed is not None
