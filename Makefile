@@ -59,7 +59,7 @@ openapi: setup ## write the API's description after a change that is meant
 	$(MANAGE) spectacular --validate --fail-on-warn --file $(OPENAPI)
 
 messages: setup ## bring the translations up to date; what waits for a translation is listed
-	$(BIN)/python frontend/assets/messages.py
+	$(BIN)/python -m frontend.messages
 
 assets: ## rebuild frontend/static/vendor from npm's packages; the only command that needs Node
 	cd frontend && npm ci --no-audit --no-fund --ignore-scripts=false && npm run build

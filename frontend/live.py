@@ -125,7 +125,9 @@ def _changes(before: dict[str, Any], now: datetime) -> tuple[dict[str, Any], dic
     events = JobEvent.objects.filter(id__gt=after, at__gt=now - timedelta(minutes=5))
     keys = list(events.order_by().values_list("job__key", flat=True).distinct()[: JOBS_NAMED_MOST + 1])
     seen = {"event": last, "mark": repr((last, holds, nodes, cards, clusters))}
-    return seen, {"jobs": keys if len(keys) <= JOBS_NAMED_MOST else None}
+    # Without a last time, as after a restart of Valkey, everything may have changed.
+    named = "event" in before and len(keys) <= JOBS_NAMED_MOST
+    return seen, {"jobs": keys if named else None}
 
 
 def _next_version() -> int:

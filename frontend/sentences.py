@@ -53,6 +53,11 @@ HOLDS: tuple[str, ...] = (
     _("{free} {what} are free and would do, but not within its topology by {level}"),
     _("there is room for {room} × {mib} MiB, not for {replicas} × {gpus} of them on the cards of one node"),
     _("each group may fit alone, but {parts} GPUs do not together: {free} are free, {most} on one node"),
+    # scheduler/engine, the estimate of a start
+    _("later than could be worked out: so many jobs go first"),
+    _("nothing that is known to happen will let it start"),
+    _("{gpus} {what} are held by jobs that may run for ever, having no time limit: {jobs}"),
+    _("not within {days:g} days, if all goes on like this"),
 )
 """Templates of :class:`scheduler.engine.reasons.Hold`."""
 

@@ -86,7 +86,7 @@ def sentence_of(job: Job, wait: Wait | None, attempt: Attempt | None, places: li
     if wait is not None:
         return _held(job) if wait.code == "held" else _("Waiting: %(why)s") % {"why": wait.sentence}
     where, why = _where(places), words.said(job.state_why)
-    title = capfirst(words.look(words.JOB_STATES, job.state).title)
+    title = capfirst(str(words.look(words.JOB_STATES, job.state).title))
     match JobState(job.state):
         case JobState.STARTING if where:
             return _("Starting %(where)s") % {"where": where}

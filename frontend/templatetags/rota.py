@@ -161,6 +161,8 @@ def bar(*parts: object, label: str = "") -> SafeString:
             rects.append((f"{x:.2f}%", f"{width:.2f}%", colour))
         x += width
     inner = format_html_join("", '<rect x="{}" y="0" width="{}" height="100%" class="fill-{}"></rect>', rects)
+    if not label:  # the number beside it says the same
+        return format_html('<svg class="share-bar" aria-hidden="true">{}</svg>', inner)
     return format_html('<svg class="share-bar" role="img" aria-label="{}">{}</svg>', label, inner)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -96,14 +99,21 @@ def job_log(request: PageRequest, key: str) -> HttpResponse:
 
 
 @page
-def job_log_file(request: PageRequest, key: str) -> HttpResponse:
+def job_log_file(request: PageRequest, key: str) -> StreamingHttpResponse:
     """The whole output of one replica, as it was written."""
     job = job_for(request.user, key)
     number, replica = (_number(request, name) for name in ("attempt", "replica"))
     headers = {"Content-Disposition": f'attachment; filename="{job.key}-{number or job.attempt_count}-{replica}.log"'}
-    return StreamingHttpResponse(
-        whole_log(job, number or None, replica=replica), content_type="text/plain; charset=utf-8", headers=headers
-    )
+    read = whole_log(job, number or None, replica=replica)
+    pieces = _one_by_one(read) if isinstance(request, ASGIRequest) else read
+    return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+async def _one_by_one(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Read each piece in a thread, so that a long log is never held in memory as a whole."""
+    following = sync_to_async(partial(next, pieces, None))
+    while (piece := await following()) is not None:
+        yield piece
 
 
 def _number(request: PageRequest, name: str) -> int:

@@ -78,14 +78,14 @@ def make_demo(now: datetime | None = None) -> Demo:
 
 
 @contextmanager
-def _clock(start: datetime) -> Iterator[time_machine.Coordinates]:
+def _clock(start: datetime) -> Iterator[Any]:
     with time_machine.travel(start, tick=False) as clock:
         yield clock
 
 
 def _nodes() -> tuple[NodeReport, ...]:
     def one(number: int) -> NodeReport:
-        place = {"rack": f"rack-{number // 8 + 1}", "switch": f"leaf-{number // 16 + 1}"}
+        place: dict[str, Any] = {"rack": f"rack-{number // 8 + 1}", "switch": f"leaf-{number // 16 + 1}"}
         if number < 40:
             return node(f"gpu-{number + 1:03}", model="H100-80G", labels={"zone": "a"}, **place)
         more: dict[str, Any] = {"taints": ("maintenance",)} if number == 63 else {}

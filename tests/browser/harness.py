@@ -166,18 +166,13 @@ def windows(site: Site, browser: Browser) -> Iterator[Callable[..., Visit]]:
     def open_window(
         user: str | None = "ada", *, language: str = "en", theme: str = "light", size: dict[str, int] = WIDE
     ) -> Visit:
-        context = browser.new_context(
-            viewport=size,
-            color_scheme=theme,
-            device_scale_factor=1,
-            locale="en",
-            timezone_id="UTC",  # type: ignore[arg-type]
-        )
+        seen: Any = {"viewport": size, "color_scheme": theme, "device_scale_factor": 1, "locale": "en"}
+        context = browser.new_context(**seen, timezone_id="UTC")
         context.set_default_timeout(10_000)
-        cookies = [{"name": "django_language", "value": language, "url": site.url}]
+        cookies: list[Any] = [{"name": "django_language", "value": language, "url": site.url}]
         if user is not None:
             cookies.append({"name": "sessionid", "value": committed(session_of, user), "url": site.url})
-        context.add_cookies(cookies)  # type: ignore[arg-type]
+        context.add_cookies(cookies)
         opened.append(context)
         return Visit(context, site)
 

@@ -162,28 +162,29 @@ def test_the_history_is_short(world: World) -> None:
 # --- the socket ---
 
 
-class Socket(ApplicationCommunicator):
+class Socket:
     """A page's end of the socket (channels' own wants another server to be installed)."""
 
     def __init__(self, user: Any) -> None:
-        super().__init__(LiveConsumer.as_asgi(), {"type": "websocket", "path": LIVE_PATH, "user": user})
+        scope = {"type": "websocket", "path": LIVE_PATH, "user": user}
+        self.wire: Any = ApplicationCommunicator(LiveConsumer.as_asgi(), scope)  # type: ignore[no-untyped-call]
 
     async def connect(self) -> None:
-        await self.send_input({"type": "websocket.connect"})
-        assert (await self.receive_output(10))["type"] == "websocket.accept"
+        await self.wire.send_input({"type": "websocket.connect"})
+        assert (await self.wire.receive_output(10))["type"] == "websocket.accept"
 
     async def say(self, text: str) -> None:
-        await self.send_input({"type": "websocket.receive", "text": text})
+        await self.wire.send_input({"type": "websocket.receive", "text": text})
 
     async def hear(self) -> Any:
         """The next message: a value of JSON, or bytes."""
-        message = await self.receive_output(10)
+        message = await self.wire.receive_output(10)
         assert message["type"] == "websocket.send", message
         return message["bytes"] if message.get("bytes") is not None else json.loads(message["text"])
 
     async def leave(self) -> None:
-        await self.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.wait(10)
+        await self.wire.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.wire.wait(10)
 
 
 async def opened(user: Any, *topics: str) -> tuple[Socket, Any]:
@@ -203,7 +204,7 @@ def test_strangers_hear_nothing(world: World, who: str) -> None:
     async def talk() -> None:
         socket = Socket(user)
         await socket.connect()
-        closed = await socket.receive_output(10)
+        closed = await socket.wire.receive_output(10)
         assert (closed["type"], closed["code"]) == ("websocket.close", SIGNED_OUT)
 
     async_to_sync(talk)()
@@ -218,7 +219,7 @@ def test_news_name_what_is_new_to_whoever_may_know(world: World) -> None:
         assert greeting == {"version": 0}
         await sync_to_async(live.tell)({"version": 5, "jobs": [job.key]})
         assert await member.hear() == {"version": 5, "topics": [f"job:{job.key}", "jobs"]}
-        assert await stranger.receive_nothing(timeout=0.3)
+        assert await stranger.wire.receive_nothing(timeout=0.3)
         await sync_to_async(live.tell)({"version": 6, "jobs": ["another"]})
         assert await member.hear() == {"version": 6, "topics": ["jobs"]}
         await sync_to_async(live.tell)({"version": 7, "jobs": None})  # too many to name: everything may have changed

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from django.utils.translation import override
 
-from frontend import clock, words
+from frontend import clock, messages, words
 from frontend.sentences import HOLDS, SENTENCES
 from jobs.states import AttemptEnd, Event, JobState, Verdict, after_attempt
 from scheduler.engine.cluster import NodeState
 from scheduler.engine.policy import Retry
 from scheduler.engine.reasons import Reason
 from tests.needs import ROOT
-
-sys.path.insert(0, str(ROOT / "frontend" / "assets"))
-import messages
 
 TEMPLATES = sorted((ROOT / "frontend" / "templates").rglob("*.html"))
 CATALOG = messages.read("zh_Hans")

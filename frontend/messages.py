@@ -19,7 +19,7 @@ from babel.messages.pofile import read_po, write_po
 from django.conf import settings
 from django.utils.translation.template import templatize
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 LOCALE = ROOT / "platform" / "rota" / "locale"
 LANGUAGES = ("zh_Hans",)
 SOURCES = ("frontend", "platform", "quotas", "scheduler", "monitoring")
