@@ -14,7 +14,7 @@ class Throttle:
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
         limits = policy.backpressure
-        recent = [(at, team) for at, team in snapshot.recent if at > now - WINDOW_SECONDS]
+        recent = [(at, team) for at, team in snapshot.recent if at + WINDOW_SECONDS > now]  # to the bit as in next_change
         self._limits = limits
         self._starting = snapshot.starting
         self._started = len(recent)
