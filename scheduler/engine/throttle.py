@@ -14,7 +14,8 @@ class Throttle:
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
         limits = policy.backpressure
-        recent = [(at, team) for at, team in snapshot.recent if at + WINDOW_SECONDS > now]  # to the bit as in next_change
+        # Compared as next_change computes it: now - WINDOW_SECONDS may differ from that in the last bit.
+        recent = [(at, team) for at, team in snapshot.recent if at + WINDOW_SECONDS > now]
         self._limits = limits
         self._starting = snapshot.starting
         self._started = len(recent)
