@@ -56,22 +56,21 @@ def estimate(  # noqa: PLR0913  each is an option of the command line
             return
         if task not in (TRAINING, INFERENCE):
             raise SpecError("task", f"must be training or inference, not {task!r}")
-        size = {"model": _model(model, parameters), "gpus": gpus, "pipeline": pipeline, "batch": batch}
-        size["overhead_mib"] = overhead
+        architecture = _model(model, parameters)
         run: Training | Inference
         if task == TRAINING:
             run = Training(
-                **size, tensor=1 if tensor is None else tensor, sequence=2048 if sequence is None else sequence,
-                precision=one_of("precision", precision or Precision.BF16, Precision),
-                optimizer=one_of("optimizer", optimizer, Optimizer), zero=zero, flash=flash, lora=lora,
-                checkpointing=one_of("checkpointing", checkpointing, Checkpointing),
+                architecture, one_of("precision", precision or Precision.BF16, Precision),
+                one_of("optimizer", optimizer, Optimizer), zero, gpus, 1 if tensor is None else tensor, pipeline,
+                batch, 2048 if sequence is None else sequence, one_of("checkpointing", checkpointing, Checkpointing),
+                flash=flash, lora=lora, overhead_mib=overhead,
             )  # fmt: skip
         else:
             run = Inference(
-                **size, tensor=max(1, gpus // max(1, pipeline)) if tensor is None else tensor,
-                context=4096 if sequence is None else sequence, flash=flash,
-                precision=one_of("precision", precision or Precision.FP16, Precision),
-                kv_precision=one_of("kv_precision", kv_precision, Precision),
+                architecture, one_of("precision", precision or Precision.FP16, Precision),
+                one_of("kv_precision", kv_precision, Precision), gpus,
+                max(1, gpus // max(1, pipeline)) if tensor is None else tensor, pipeline, batch,
+                4096 if sequence is None else sequence, flash=flash, overhead_mib=overhead,
             )  # fmt: skip
         _show(run, memory_of(run), smallest_setup(run, _cards(card or list(CARDS))), output)
     except SpecError as error:

@@ -16,7 +16,7 @@ def whole(field: str, value: object, least: int = 1, most: int = 10**15) -> None
         raise SpecError(field, f"must be from {least} to {most}, not {value}")
 
 
-def one_of(field: str, value: object, kind: type[E]) -> E:
+def one_of(field: str, value: str, kind: type[E]) -> E:
     """Return the member of ``kind`` with this value, or raise SpecError with all there are."""
     try:
         return kind(value)

@@ -108,5 +108,12 @@ def _breakdown(
     weights: float, gradients: float, optimizer: float, activations: float, kv_cache: float, overhead_mib: int
 ) -> Breakdown:
     moving = (activations + kv_cache) * FRAGMENTATION
-    parts = (weights, gradients, optimizer, activations, kv_cache, moving)
-    return Breakdown(*(math.ceil(part / MIB) for part in parts), overhead_mib)
+    return Breakdown(
+        weights=math.ceil(weights / MIB),
+        gradients=math.ceil(gradients / MIB),
+        optimizer=math.ceil(optimizer / MIB),
+        activations=math.ceil(activations / MIB),
+        kv_cache=math.ceil(kv_cache / MIB),
+        fragmentation=math.ceil(moving / MIB),
+        overhead=overhead_mib,
+    )

@@ -57,7 +57,8 @@ def _fewest(run: Training | Inference, card: tuple[str, int], node_gpus: int, mo
         for laid_out in _layouts(run, gpus, node_gpus):
             memory = estimate(laid_out)
             if memory.total <= vram_mib:
-                zero, data = (laid_out.zero, laid_out.data) if isinstance(laid_out, Training) else (0, 1)
+                data = laid_out.data if isinstance(laid_out, Training) else 1
+                zero = laid_out.zero if isinstance(laid_out, Training) and data > 1 else 0
                 return Setup(model, vram_mib, gpus, laid_out.tensor, laid_out.pipeline, data, zero, memory)
         gpus *= 2
     return None

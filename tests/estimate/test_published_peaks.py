@@ -32,8 +32,8 @@ OCTOCODER = "Hugging Face transformers, Optimizing LLMs for Speed and Memory, se
 ANATOMY = "Hugging Face transformers, Model training anatomy, vanilla training, V100"
 ONE_GPU = "Hugging Face transformers v4.27, Efficient training on a single GPU, V100"
 TITAN = "torchtitan benchmarks/llama3_h100_202412_torchtitan.md"
-VLLM = "vLLM engine log"
-EKS = "AWS Data on EKS, DeepSeek-R1 on EKS: vLLM log, A10G"
+FASTCHAT = "github.com/lm-sys/FastChat/issues/2005, comment of 2023-07-19, nvidia-smi, RTX 3090"
+EKS = 'AWS Data on EKS, "DeepSeek-R1 on EKS with Ray and vLLM" (the 8B Llama distillate), log on an A10G'
 
 
 class Peak(NamedTuple):
@@ -113,7 +113,8 @@ PEAKS = [
         "Llama 3 70B, FSDP 32, TP 8", titan("llama-3-70b", 256, 8, 16, 8_192), "reserved", 67.6 * GIB,
         f"{TITAN}, table 4 (async TP)",
     ),
-    Peak("Llama 2 7B weights", generate("llama-2-7b", BF16), "weights", 12.5523 * GIB, VLLM),
+    Peak("Llama 2 7B fp16, FastChat", generate("llama-2-7b", Precision.FP16), "total", 13_213, FASTCHAT),
+    Peak("Llama 2 7B int8, FastChat", generate("llama-2-7b", INT8), "total", 7_843, FASTCHAT),
     Peak("Llama 3 8B weights", generate("llama-3-8b", BF16), "weights", 14.99 * GIB, EKS),
 ]  # fmt: skip
 

@@ -197,4 +197,26 @@ LINE = (
           _tests("roster", "test_a_decision_leaves_its_snapshot_as_it_was")),
 )  # fmt: skip
 
-GUARDS: tuple[Guard, ...] = FILTERS + MEMORY + GANGS + LIMIT + LINE
+DEFRAG = f"{ENGINE}/defrag.py"
+
+
+def _move(test: str) -> str:
+    return _tests("defrag", test)
+
+
+MOVES = (
+    Guard("only what runs is moved", DEFRAG, "running.phase is not Phase.RUNNING or not", "not",
+          _move("test_a_job_that_starts_or_stops_is_never_moved")),
+    Guard("only what may be preempted is moved", DEFRAG, "or not job.preemptible or not", "or not",
+          _move("test_a_job_that_may_not_be_preempted_is_never_moved")),
+    Guard("only what saves its work is moved", DEFRAG, "any_preemptible or job.checkpoint_every is not None", "True",
+          _move("test_only_jobs_that_save_their_work_move_unless_any_may")),
+    Guard("a moved job counts as before", DEFRAG, "moved is None or _counts_as_before(trial, moved, placed)", "True",
+          _move("test_a_slice_moves_only_where_it_counts_for_the_same")),
+    Guard("no moves for what limits stop", DEFRAG, "if job.team:", "if False:",
+          _move("test_a_job_that_its_limits_stop_gets_no_plan")),
+    Guard("no moves onto cards kept for others", DEFRAG, "if claim.winner != job.key:", "if False:",
+          _move("test_cards_kept_for_another_job_are_not_given_away")),
+)  # fmt: skip
+
+GUARDS: tuple[Guard, ...] = FILTERS + MEMORY + GANGS + LIMIT + LINE + MOVES
