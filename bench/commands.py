@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import engine as engine_bench
+from bench import live as live_bench
 from bench import wait as wait_bench
 from bench.report import RESULTS, Report, Unavailable, machine, show, summary, write
 from jobs.reading import SpecError
@@ -46,6 +47,11 @@ WORKLOADS: dict[str, Workload] = {
         lambda: engine_bench.measure(engine_bench.FULL),
         lambda: engine_bench.measure(engine_bench.QUICK),
     ),
+    "live": Workload(
+        "a whole cycle through real PostgreSQL on the mixed load, and the starts a second that come through it",
+        lambda: live_bench.measure(live_bench.FULL),
+        lambda: live_bench.measure(live_bench.QUICK),
+    ),
     "wait": Workload(
         "how long the 46,070 jobs of a public trace wait, beside a plain strict FIFO",
         lambda: _wait(wait_bench.FULL),
@@ -69,6 +75,25 @@ def engine(
     """How fast one decision is on a mixed load, beside a plain NumPy best fit in the same run."""
     size = engine_bench.Size(nodes, gpus, pending, min(shapes, pending), repeats)
     _tell(engine_bench.measure(size if growth else replace(size, growth=())), as_json=as_json)
+
+
+@bench.command()
+def live(
+    *,
+    nodes: Annotated[int, typer.Option(min=1, max=100_000)] = live_bench.FULL.nodes,
+    gpus: Annotated[int, typer.Option(min=1, max=64, help="Cards of a node.")] = live_bench.FULL.gpus,
+    pending: Annotated[int, typer.Option(min=10, max=1_000_000, help="Waiting jobs.")] = live_bench.FULL.pending,
+    shapes: Annotated[int, typer.Option(min=1, max=1_000_000, help="Their shapes.")] = live_bench.FULL.shapes,
+    cycles: Annotated[int, typer.Option(min=1, max=10_000, help="Cycles at each depth.")] = live_bench.FULL.cycles,
+    ends: Annotated[int, typer.Option(min=1, max=100_000, help="Jobs that end in each.")] = live_bench.FULL.ends,
+    as_json: Json = False,
+) -> None:
+    """A whole cycle through real PostgreSQL: load, decide, apply, with a simulated backend behind it."""
+    try:
+        report = live_bench.measure(live_bench.Size(nodes, gpus, pending, shapes, cycles, ends))
+    except Unavailable as error:
+        _refuse("live", str(error))
+    _tell(report, as_json=as_json)
 
 
 @bench.command()
