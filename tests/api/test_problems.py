@@ -41,7 +41,7 @@ def test_what_is_not_there_is_a_problem(world: World, method: str, path: str, st
 
 def raw(asking: Asker, body: bytes | str, kind: str = "application/json", **headers: str) -> tuple[int, str]:
     named = {"Authorization": f"Bearer {asking.token}"} | headers
-    answer = asking.client.generic("POST", "/api/v1/jobs/", body, content_type=kind, headers=named)  # type: ignore[arg-type]
+    answer = asking.client.generic("POST", "/api/v1/jobs/", body, content_type=kind, headers=named)
     check_problem(answer)
     return answer.status_code, json.loads(answer.content)["code"]
 

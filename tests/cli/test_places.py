@@ -69,7 +69,7 @@ def test_a_token_does_not_show_itself(environ: dict[str, str], tmp_path: Path) -
 
 
 def test_tables_are_aligned_whatever_the_letters() -> None:
-    rows = [{"a": "中文", "b": 1}, {"a": "x", "b": None}]
+    rows: list[dict[str, object]] = [{"a": "中文", "b": 1}, {"a": "x", "b": None}]
     text = shown.table(rows, {"A": lambda row: row["a"], "B": lambda row: row["b"]})
     assert text.splitlines() == ["A     B", "中文  1", "x"]
 
