@@ -4,6 +4,7 @@ Amounts of GPU are integers in *nano-GPU* (``NANO`` = one whole card), so that s
 team and GPU model; the model ``"*"`` means all models together. A team's use counts for each of its ancestors.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from zoneinfo import ZoneInfo
 T = TypeVar("T")
 NANO = 1_000_000_000
 ANY_MODEL = "*"
+DAY_SECONDS = 86_400.0
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -79,6 +81,15 @@ class Window:
             return self.start <= clock < self.end and today in self.days
         return (clock >= self.start and today in self.days) or (clock < self.end and (today - 1) % 7 in self.days)
 
+    def is_near(self, moment: datetime) -> bool:
+        """Whether it is open, or opens within its ``reclaim_lead``."""
+        if self.is_open(moment):
+            return True
+        days = range(math.ceil(self.reclaim_lead / DAY_SECONDS) + 1) if self.reclaim_lead else ()
+        dates = (moment.date() + timedelta(days=day) for day in days)
+        opens = (datetime.combine(at, self.start, moment.tzinfo) for at in dates if at.weekday() in self.days)
+        return any(0 <= at.timestamp() - moment.timestamp() <= self.reclaim_lead for at in opens)
+
 
 @dataclass(frozen=True, slots=True)
 class Team:
@@ -90,11 +101,14 @@ class Team:
     quotas: tuple[Quota, ...] = ()
     windows: tuple[Window, ...] = ()
 
-    def numbers_at(self, moment: datetime) -> dict[str, Quota]:
-        """The quota in force for each model at ``moment``; an open window keeps the lend limit of the quota below."""
+    def numbers_at(self, moment: datetime, *, early: bool = False) -> dict[str, Quota]:
+        """The quota in force for each model at ``moment``; an open window keeps the lend limit of the quota below.
+
+        ``early`` counts a window as open from its ``reclaim_lead`` on.
+        """
         numbers = {quota.model: quota for quota in self.quotas}
         for window in self.windows:
-            if window.is_open(moment):
+            if window.is_near(moment) if early else window.is_open(moment):
                 below = numbers.get(window.model)
                 lend = below.lend_limit if below else None
                 numbers[window.model] = Quota(window.model, window.guaranteed, window.limit, lend)
@@ -222,11 +236,13 @@ def plural(noun: str, count: float | None = None) -> str:
 def _boundaries(tree: QuotaTree, unix: float) -> list[float]:
     """Moments near ``unix`` (a day before to eight after) at which the wall clock crosses a window's edge."""
     first = tree.moment(unix).date() - timedelta(days=1)
-    edges = {edge for team in tree.teams for window in team.windows for edge in (window.start, window.end)}
+    windows = [window for team in tree.teams for window in team.windows]
+    edges = {(window.start, lead) for window in windows for lead in (0.0, window.reclaim_lead)}
+    edges |= {(window.end, 0.0) for window in windows}
     moments = [
-        datetime.combine(first + timedelta(days=offset), edge, tree.zone).replace(fold=fold).timestamp()
+        datetime.combine(first + timedelta(days=offset), edge, tree.zone).replace(fold=fold).timestamp() - lead
         for offset in range(10)
-        for edge in edges
+        for edge, lead in edges
         for fold in (0, 1)
     ]
     return moments + _clock_changes(tree.zone, first)
@@ -265,7 +281,9 @@ class LimitTable:
     """The numbers of a tree at one moment, resolved against the hardware and laid out for fast sums.
 
     Accounts are numbered: ``slot(team, model)``, with one more per team for ``"*"``. ``charges[team][model]`` are the
-    slots that a use of that model by that team adds to; ``bounds[team][model]`` the limits it must keep.
+    slots that a use of that model by that team adds to; ``bounds[team][model]`` the limits it must keep. ``guaranteed``
+    is per account; ``near`` and ``owed`` are the numbers, and what is guaranteed by them, that count for reclaim:
+    windows that open soon count already.
     """
 
     def __init__(self, tree: QuotaTree, capacity: Mapping[str, int], unix: float) -> None:
@@ -275,15 +293,24 @@ class LimitTable:
         self.cards = {model: cards_of(capacity, model) for model in self.models}
         moment = tree.moment(unix)
         self.numbers = [team.numbers_at(moment) for team in tree.teams]
-        self.guaranteed = [0] * self.slots
-        for position, numbers in enumerate(self.numbers):
-            for model, quota in numbers.items():
-                if model in self.column:
-                    self.guaranteed[self.slot(position, model)] = quota.guaranteed.nano(self.cards[model])
+        self.guaranteed = self._promised(self.numbers)
+        near = [team.numbers_at(moment, early=True) for team in tree.teams]
+        self.near, self.owed = self.numbers, self.guaranteed
+        if near != self.numbers:
+            self.near, self.owed = near, self._promised(near)
         self._lenders = self._find_lenders()
         self.charges = [self._per_model(self._charges, position) for position in range(len(tree.teams))]
         self.bounds = [self._per_model(self._bounds, position) for position in range(len(tree.teams))]
         self.ceilings = [self._per_model(self._ceilings, position) for position in range(len(tree.teams))]
+
+    def _promised(self, numbers: Sequence[Mapping[str, Quota]]) -> list[int]:
+        """The guaranteed number of each account."""
+        promised = [0] * self.slots
+        for position, quotas in enumerate(numbers):
+            for model, quota in quotas.items():
+                if model in self.column:
+                    promised[self.slot(position, model)] = quota.guaranteed.nano(self.cards[model])
+        return promised
 
     @property
     def slots(self) -> int:
@@ -298,6 +325,7 @@ class LimitTable:
         """The same table with other guaranteed numbers, and limits raised, of some accounts (nano-GPU)."""
         other = copy(self)
         other.guaranteed = [guaranteed.get(slot, amount) for slot, amount in enumerate(self.guaranteed)]
+        other.owed = [guaranteed.get(slot, amount) for slot, amount in enumerate(self.owed)]
         other.bounds = [
             {
                 model: tuple(replace(bound, limit=bound.limit + limits.get(bound.slot, 0)) for bound in bounds)
@@ -307,12 +335,18 @@ class LimitTable:
         ]
         return other
 
+    def binds(self, team: int) -> bool:
+        """Whether there is anything at all that a start of a team must keep."""
+        return bool(self._lenders) or any(self.bounds[team].values())
+
     def left_by_lenders(self, team: int, model: str, used: Sequence[int]) -> int | None:
         """Nano-GPU of ``model`` that a team may still have beside what others keep for themselves; None: no matter.
 
         A team with a lend limit keeps the rest of its guaranteed number idle rather than lend it. That never stands
         in the way of what the asking team is guaranteed itself.
         """
+        if not self._lenders:
+            return None
         rooms = [
             self._beside_lenders(team, account, used) for account in (model, ANY_MODEL) if self._lenders.get(account)
         ]

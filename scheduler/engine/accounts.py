@@ -1,9 +1,9 @@
 """The books of one decision: what each team holds, what it may still have, and what it has had before."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from quotas.limits import ANY_MODEL, NANO, Bound
+from quotas.limits import ANY_MODEL, NANO, Bound, Quota
 from scheduler.engine.fairshare import HELD_COUNTS_FOR, settle
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, replica_nano
@@ -46,9 +46,11 @@ class Accounts:
         self.version = 0
         self._headroom: dict[tuple[int, str], int] = {}
         self._least: dict[tuple[int, tuple[str, ...]], int] = {}
+        self._bound: dict[int, bool] = {}
         self._ratios: dict[tuple[int, tuple[str, ...]], float | None] = {}
         self._entitlements: dict[tuple[int, tuple[str, ...]], int] = {}
-        self._shares: dict[tuple[int, tuple[str, ...], tuple[int, ...]], Share | None] = {}
+        self._shares: dict[tuple[int, tuple[str, ...]], Share | None] = {}
+        self._owed: dict[tuple[int, tuple[str, ...], tuple[int, ...]], Share | None] = {}
 
     def clock(self, at: float) -> str:
         """The wall clock at ``at`` (seconds on the clock of the snapshot)."""
@@ -70,23 +72,30 @@ class Accounts:
         return self._ratios[key]
 
     def entitlement(self, team: int, models: tuple[str, ...]) -> int:
-        """Nano-GPU that a team is guaranteed on some models and does not hold; 0 or less where it holds it all."""
+        """Nano-GPU that a team is owed on some models and does not hold; 0 or less where it holds it all."""
         key = (team, models)
         left = self._entitlements.get(key)
         if left is None:
-            share = self.guaranteed(team, models)
+            share = self.owed(team, models)
             left = self._entitlements[key] = 0 if share is None else share.amount - self.total(share.slots)
         return left
 
-    def guaranteed(self, team: int, models: tuple[str, ...], beside: tuple[int, ...] = ()) -> Share | None:
-        """The guaranteed number of a team on some models: its nearest ancestor's where it has no numbers itself.
+    def guaranteed(self, team: int, models: tuple[str, ...]) -> Share | None:
+        """The guaranteed number of a team on some models: its nearest ancestor's where it has no numbers itself."""
+        key = (team, models)
+        if key not in self._shares:
+            self._shares[key] = self._share(team, models, self.table.numbers, self.table.guaranteed)
+        return self._shares[key]
+
+    def owed(self, team: int, models: tuple[str, ...], beside: tuple[int, ...] = ()) -> Share | None:
+        """The same as it counts for reclaim, where windows that open soon count already.
 
         The numbers of the ancestors ``beside`` are left out.
         """
         key = (team, models, beside)
-        if key not in self._shares:
-            self._shares[key] = self._share(team, models, beside)
-        return self._shares[key]
+        if key not in self._owed:
+            self._owed[key] = self._share(team, models, self.table.near, self.table.owed, beside)
+        return self._owed[key]
 
     def total(self, slots: tuple[int, ...]) -> int:
         """Nano-GPU held on some accounts."""
@@ -94,7 +103,7 @@ class Accounts:
 
     def promised_by(self, team: int, models: tuple[str, ...]) -> tuple[int, ...]:
         """The ancestors out of whose numbers the guaranteed number of a team on some models is promised."""
-        share = self.guaranteed(team, models)
+        share = self.owed(team, models)
         return () if share is None else self.tree.lineage[share.member][1:]
 
     def borrowed(self, team: int, models: tuple[str, ...], used: list[int], beside: tuple[int, ...] = ()) -> int:
@@ -102,20 +111,26 @@ class Accounts:
 
         What ``beside`` are guaranteed is promised to somebody else: nobody below them may call it his own.
         """
-        share = self.guaranteed(team, models, beside)
+        share = self.owed(team, models, beside)
         if share is None:
             return sum(used[self.table.slot(team, model)] for model in models)
         return max(0, sum(used[slot] for slot in share.slots) - share.amount)
 
-    def _share(self, team: int, models: tuple[str, ...], beside: tuple[int, ...]) -> Share | None:
+    def _share(
+        self,
+        team: int,
+        models: tuple[str, ...],
+        numbers: Sequence[Mapping[str, Quota]],
+        amounts: Sequence[int],
+        beside: tuple[int, ...] = (),
+    ) -> Share | None:
         for member in self.tree.lineage[team]:
             if member in beside and member != team:
                 continue
-            numbers = self.table.numbers[member]
-            own = [model for model in models if model in numbers] or [ANY_MODEL]
-            if own[0] in numbers:
+            own = [model for model in models if model in numbers[member]] or [ANY_MODEL]
+            if own[0] in numbers[member]:
                 slots = tuple(self.table.slot(member, model) for model in own)
-                return Share(slots, sum(self.table.guaranteed[slot] for slot in slots), member)
+                return Share(slots, sum(amounts[slot] for slot in slots), member)
         return None
 
     def copy_used(self) -> list[int]:
@@ -152,7 +167,7 @@ class Accounts:
         """Those of ``models`` on which one more job of this fit would break a limit."""
         if fit.mixed:
             return [m for m in models if self._broken(fit, team, m) or fit.needs(m, m) > self.headroom(team, m)]
-        if fit.slices:
+        if fit.slices and self._least_headroom(team, models) < UNLIMITED:
             return [model for model in models if fit.needs(model) > self.headroom(team, model)]
         need = fit.cards * NANO
         if need <= self._least_headroom(team, models):
@@ -163,6 +178,10 @@ class Accounts:
         """What the limits leave to a team on each of some models."""
         left = self._least.get((team, models))
         if left is None:
+            if team not in self._bound:
+                self._bound[team] = self.table.binds(team)
+            if not self._bound[team]:
+                return UNLIMITED
             left = min((self.headroom(team, model) for model in models), default=UNLIMITED)
             self._least[team, models] = left
         return left
@@ -172,7 +191,7 @@ class Accounts:
         left = self._headroom.get((team, model))
         if left is None:
             bounds = self.table.bounds[team][model]
-            left = min([bound.limit - self.used[bound.slot] for bound in bounds], default=UNLIMITED)
+            left = min([bound.limit - self.used[bound.slot] for bound in bounds]) if bounds else UNLIMITED
             lent = self.table.left_by_lenders(team, model, self.used)
             if lent is not None:
                 left = min(left, lent)
