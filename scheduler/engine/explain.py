@@ -199,7 +199,8 @@ class Explainer:
         """Replicas for which these nodes have CPUs and host memory, as if all cards were free."""
         ledger, group = self.ledger, each.group
         cpus, memory = ledger.host_arrays()
-        room = ledger.inventory.gpus[spots] // max(group.gpus, 1) if not each.mib else cpus[spots] * 0 + group.replicas
+        by_cards = group.gpus and not each.mib
+        room = ledger.inventory.gpus[spots] // group.gpus if by_cards else cpus[spots] * 0 + group.replicas
         if group.cpus_milli:
             room = room.clip(max=cpus[spots] // group.cpus_milli)
         if group.memory_mib:

@@ -17,12 +17,14 @@ class Ledger:
     of nodes with exactly k of them; ``untouched`` the nodes all of whose working cards are free. A card in shared use
     is in ``shared`` (card number -> MiB left, card number = node × width + index); ``by_left`` has, by the MiB left,
     the set of nodes with such a card, and ``lefts`` its keys in order. CPUs and memory may go below zero when
-    hardware shrinks. ``health`` is a number that no two states of readiness and work share.
+    hardware shrinks. ``health`` is a number that no two states of readiness and work share. ``touched`` names the nodes
+    that were changed, one after the other, since this ledger was made or copied: whoever remembers something about
+    nodes reads on there.
     """
 
     __slots__ = (
-        "by_free", "by_left", "cpus", "free", "health", "inventory", "lefts", "memory", "ready", "shared", "untouched",
-        "working",
+        "by_free", "by_left", "cpus", "free", "health", "inventory", "lefts", "memory", "ready", "shared", "touched",
+        "untouched", "working",
     )  # fmt: skip
 
     def __init__(self, inventory: Inventory) -> None:
@@ -39,6 +41,7 @@ class Ledger:
         self.shared: dict[int, int] = {}
         self.by_left: dict[int, int] = {}
         self.lefts: list[int] = []
+        self.touched: list[int] = []
 
     def copy(self) -> Self:
         """An independent ledger."""
@@ -55,11 +58,12 @@ class Ledger:
         other.shared = self.shared.copy()
         other.by_left = self.by_left.copy()
         other.lefts = self.lefts[:]
+        other.touched = []
         return other
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ledger) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__ if name != "health"
+            getattr(self, name) == getattr(other, name) for name in self.__slots__ if name not in {"health", "touched"}
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -120,6 +124,7 @@ class Ledger:
 
     def take_host(self, node: int, cpus_milli: int, memory_mib: int) -> None:
         """Hold CPUs and host memory; negative amounts give them back."""
+        self.touched.append(node)
         self.cpus[node] -= cpus_milli
         self.memory[node] -= memory_mib
 
@@ -180,6 +185,7 @@ class Ledger:
         bit = self.inventory.bits[node]
         before, after = self.free[node].bit_count(), cards.bit_count()
         self.free[node] = cards
+        self.touched.append(node)
         if before != after:
             self.by_free[before] ^= bit
             self.by_free[after] ^= bit
@@ -190,7 +196,9 @@ class Ledger:
 
     def _list(self, card: int, left: int) -> None:
         self.shared[card] = left
-        bit = self.inventory.bits[card // self.inventory.width]
+        node = card // self.inventory.width
+        self.touched.append(node)
+        bit = self.inventory.bits[node]
         nodes = self.by_left.get(left)
         if nodes is None:
             insort(self.lefts, left)

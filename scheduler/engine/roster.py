@@ -37,6 +37,7 @@ class Roster:
         self._states: dict[str, NodeState] = {}
         self._cards: dict[tuple[str, int], CardState] = {}
         self._running: dict[str, RunningJob] = {}
+        self._shapes: dict[Shape, int] = {}
         self._waiting: dict[str, tuple[int, PendingJob]] = {}
         self._gateable: dict[str, PendingJob] = {}
         self._lanes: dict[int, Lane] = {}
@@ -172,6 +173,7 @@ class Roster:
         ends_by = None if job.time_limit is None else started + job.time_limit
         running = RunningJob(job, pieces, started, self._amounts(pieces), phase, ends_by)
         self._running[job.key] = running
+        self._shapes[job.shape] = self._shapes.get(job.shape, 0) + 1
         if job.elastic:
             self._elastic[job.key] = None
         self._starting += phase is Phase.STARTING
@@ -204,6 +206,7 @@ class Roster:
         """Free the cards of a job. Raises KeyError if it holds none."""
         self._own()
         running = self._running.pop(key)
+        self._uncount(running.job.shape)
         self._elastic.pop(key, None)
         self._starting -= running.phase is Phase.STARTING
         self._charge(running, -1, now)
@@ -252,6 +255,7 @@ class Roster:
             lanes=tuple(self._lanes.values()),
             gateable=tuple(self._gateable.values()),
             running=self._running,
+            shapes=self._shapes,
             used=tuple(self._used),
             uses=tuple(self._uses),
             recent=tuple(self._recent) if throttled else (),
@@ -272,6 +276,7 @@ class Roster:
         if self._lent:
             self._ledger = self._ledger.copy()
             self._running = self._running.copy()
+            self._shapes = self._shapes.copy()
             self._horizon = self._horizon.copy()
             self._lent = False
 
@@ -301,6 +306,13 @@ class Roster:
         for number, lane in self._lanes.items():
             team = self.tree.index[lane.jobs[0].team]
             self._lanes[number] = replace(lane, team=team, fit=self._fit(lane.shape))
+
+    def _uncount(self, shape: Shape) -> None:
+        """One job less of a shape holds cards."""
+        if self._shapes[shape] == 1:
+            del self._shapes[shape]
+        else:
+            self._shapes[shape] -= 1
 
     def _fit(self, shape: Shape) -> Fit:
         return Fit(shape, self._inventory, self.policy.inference_headroom)

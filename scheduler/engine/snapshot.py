@@ -94,8 +94,8 @@ class Snapshot:
     stopped by themselves, ``claims`` the cards that an earlier plan keeps for some of them. ``recent`` has the
     (time, team) of the starts of the last minute, ``starting`` how many jobs have been placed and do not run yet.
     ``quiet`` is since when accounts have been below the low watermark, ``elastic`` are the running jobs whose size may
-    change; ``horizon`` is when the cards of those who run come free, as their limits promise. ``synced`` is False
-    until the first complete look at the cluster.
+    change; ``horizon`` is when the cards of those who run come free, as their limits promise; ``shapes`` counts the
+    jobs of each shape that hold cards. ``synced`` is False until the first complete look at the cluster.
     """
 
     inventory: Inventory
@@ -114,4 +114,5 @@ class Snapshot:
     claims: tuple[Claim, ...] = ()
     elastic: tuple[RunningJob, ...] = ()
     quiet: Mapping[int, float] = field(default_factory=dict)
+    shapes: Mapping[Shape, int] = field(default_factory=dict)
     version: int = 0

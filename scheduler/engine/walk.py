@@ -17,7 +17,7 @@ from scheduler.engine.ledger import Ledger
 from scheduler.engine.order import DISCIPLINES
 from scheduler.engine.placement.fit import Fit
 from scheduler.engine.placement.gang import NO_CAPS, Placed, pieces, place, undo
-from scheduler.engine.placement.strategies import STRATEGIES
+from scheduler.engine.placement.strategies import strategy_for
 from scheduler.engine.plan import Cause, Claim, Piece, Preempt, Resize, Start
 from scheduler.engine.policy import Policy
 from scheduler.engine.preempt.claims import Where, in_service, locate, release, vacant
@@ -52,7 +52,7 @@ class Walk:
         self.accounts = Accounts(snapshot, policy, now, gated)
         self.throttle = Throttle(snapshot, policy, now)
         self.feasibility = Feasibility(snapshot.ledger)
-        self.strategy = STRATEGIES[policy.placement]
+        self.strategy = strategy_for(policy, snapshot)
         self.discipline = DISCIPLINES[policy.queueing]
         self.resizing = Resizing(snapshot, policy, now, self.accounts)
         self.lanes = [*snapshot.lanes, *self.resizing.lanes]

@@ -18,6 +18,16 @@ def slice_mib(group: Group, headroom: float) -> int:
     return math.ceil(group.vram_mib * factor - 1e-9)
 
 
+def eligible(inventory: Inventory, group: Group, mib: int) -> int:
+    """The nodes that match model, memory (a slice of ``mib``, or whole cards), labels and taints of a group."""
+    return (
+        inventory.of_model(group.models)
+        & inventory.with_memory(group, mib)
+        & inventory.with_labels(group.selector)
+        & inventory.tolerated(group.tolerations)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class GroupFit:
     """One group: ``nodes`` that match model, memory, labels and taints, whatever their state.
@@ -53,12 +63,7 @@ class Fit:
 
     def _group(self, group: Group, headroom: float) -> GroupFit:
         inventory, mib = self.inventory, slice_mib(group, headroom)
-        nodes = (
-            inventory.of_model(group.models)
-            & inventory.with_memory(group, mib)
-            & inventory.with_labels(group.selector)
-            & inventory.tolerated(group.tolerations)
-        )
+        nodes = eligible(inventory, group, mib)
         beyond_twice = min(2 * group.gpus, inventory.width) + 1
         return GroupFit(group, mib, nodes, packs=self.solo and bool(nodes & inventory.at_least[beyond_twice]))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from scheduler.engine.demand import Group
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, GroupFit
-from scheduler.engine.placement.strategy import Strategy, Want, several_slices
+from scheduler.engine.placement.strategy import Strategy, Want, several_slices, without_cards
 from scheduler.engine.placement.topology import Spread, areas
 from scheduler.engine.plan import Piece
 
@@ -134,7 +134,9 @@ def _apart(
 def _spot(ledger: Ledger, want: Want, strategy: Strategy, opened: int) -> tuple[int, tuple[int, ...]] | None:
     """Find and hold cards for one replica."""
     if not want.mib:
-        node = strategy.choose_node(ledger, want, opened) if want.gpus < len(ledger.by_free) else -1
+        node = without_cards(ledger, want) if not want.gpus else -1
+        if node < 0 and want.gpus < len(ledger.by_free):
+            node = strategy.choose_node(ledger, want, opened)
         if node < 0:
             return None
         if want.caps:

@@ -77,6 +77,19 @@ def fewest_free(ledger: Ledger, want: Want, within: int = -1) -> int:
     return -1
 
 
+def without_cards(ledger: Ledger, want: Want) -> int:
+    """A node without any cards for a replica that wants none, the one with the fewest CPUs free; -1 if none has room.
+
+    Work that wants no cards keeps off the CPUs beside cards where it can.
+    """
+    best = -1
+    for node in members(want.nodes & ~ledger.inventory.at_least[1]):
+        fits = ledger.cpus[node] >= want.cpus_milli and ledger.memory[node] >= want.memory_mib
+        if fits and (best < 0 or ledger.cpus[node] < ledger.cpus[best]):
+            best = node
+    return best
+
+
 def most_free(ledger: Ledger, want: Want, within: int = -1) -> int:
     """The node with the most free cards that fits, among ``within``; -1 if none does."""
     by_free = ledger.by_free
