@@ -18,7 +18,7 @@ from math import comb
 from typing import NamedTuple
 
 from scheduler.engine.accounts import Accounts
-from scheduler.engine.cluster import members
+from scheduler.engine.cluster import bitset_of, members
 from scheduler.engine.demand import Group, PendingJob, Shape
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.binpack import Binpack
@@ -207,13 +207,24 @@ class _Search:
         return sorted(found, key=lambda some: (len(some), _cost(some)))
 
     def _in_the_way(self) -> Iterator[list[Candidate]]:
-        """The jobs on the cards, or else on the nodes, that the waiting one gets where all that may move are away."""
+        """The jobs on the cards, or else on the nodes, that the waiting one gets where all that may move are away.
+
+        First on as few of the emptiest nodes as it has replicas, then on twice as many, and so on.
+        """
         trial = self._without(self._movable)
-        placed = place(trial, self._fit, _STRATEGY, self._allowed) or []
-        nodes = {put.node for put in placed}
-        cards = {(put.node, gpu) for put in placed for gpu in put.gpus}
-        yield [e for e in self._movable if any((s.node, g) in cards for s in e.spots for g in s.piece.gpus)]
-        yield [e for e in self._movable if any(spot.node in nodes for spot in e.spots)]
+        emptiest = sorted(members(self._allowed), key=lambda node: (-self._ledger.free[node].bit_count(), node))
+        number = self._fit.shape.replicas
+        while True:
+            placed = place(trial, self._fit, _STRATEGY, bitset_of(emptiest[:number]))
+            if placed is not None:
+                undo(trial, placed)
+                nodes = {put.node for put in placed}
+                cards = {(put.node, gpu) for put in placed for gpu in put.gpus}
+                yield [e for e in self._movable if any((s.node, g) in cards for s in e.spots for g in s.piece.gpus)]
+                yield [e for e in self._movable if any(spot.node in nodes for spot in e.spots)]
+            if number >= len(emptiest):
+                return
+            number *= 2
 
     def _makes_room(self, some: Sequence[Candidate]) -> bool:
         """Whether, for a job of one replica with whole cards, a node has enough once these have left it."""

@@ -233,6 +233,15 @@ def test_a_large_cluster_is_answered_in_time() -> None:
     assert len(found.moves) == 2
 
 
+@pytest.mark.timeout(20)
+def test_a_gang_is_made_room_for_in_a_large_cluster() -> None:
+    names = " ".join(f"n{node}" for node in range(60))
+    sizes = [(4, 2) if node % 2 else (2, 1, 2) for node in range(60)]
+    jobs = [f"j{node}-{place} a {size} @n{node}" for node, each in enumerate(sizes) for place, size in enumerate(each)]
+    found = propose(Board(f"{names}: 8 H100", jobs=";".join(jobs)), "big a 2x8")
+    assert (len(found.moves), found.gpus, found.exact) == (6, 10, False)
+
+
 # Against a brute force
 
 
