@@ -61,9 +61,14 @@ class Server:
         return (str(self.program.folder / "postgres"), "-D", str(self.paths.postgres_data), *options)
 
     def is_ready(self) -> bool:
-        """Whether the server takes connections, as it writes itself into its pid file."""
+        """Whether the server takes connections, as it writes itself into its pid file.
+
+        One that was killed still says so in the file that it left behind, until the next one has replaced that.
+        """
         lines = pid_file(self.paths.postgres_data)
-        return len(lines) > STATUS_LINE and lines[STATUS_LINE].strip() == "ready"
+        if len(lines) <= STATUS_LINE or lines[STATUS_LINE].strip() != "ready":
+            return False
+        return lines[0].strip().isdigit() and bool(command_line(int(lines[0])))
 
 
 def server(
