@@ -14,11 +14,13 @@ from rich.table import Table
 
 from bench import engine as engine_bench
 from bench import live as live_bench
+from bench import placement as placement_bench
 from bench import wait as wait_bench
 from bench.report import RESULTS, Report, Unavailable, machine, show, summary, write
 from jobs.reading import SpecError
 from scheduler.drive.convert import PRESETS
 from scheduler.drive.simulate_command import Progress
+from scheduler.engine.policy import Placement
 
 GATE_FAILED, USAGE_ERROR = 1, 2
 
@@ -56,6 +58,11 @@ WORKLOADS: dict[str, Workload] = {
         "how long the 46,070 jobs of a public trace wait, beside a plain strict FIFO",
         lambda: _wait(wait_bench.FULL),
         lambda: _wait(wait_bench.QUICK),
+    ),
+    "placement": Workload(
+        "how full a public cluster gets when more is asked for than it has, beside what is published",
+        lambda: placement_bench.measure_lists(placement_bench.MANY),
+        lambda: placement_bench.measure_lists(1, ["default"]),
     ),
 }
 """Add a workload here: that makes it part of `rota bench all`, of `rota bench list` and so of `make bench`."""
@@ -134,6 +141,39 @@ def wait(  # noqa: PLR0913  each is an option of the command line
         report = _wait(experiment)
     except (SpecError, Unavailable) as error:
         _refuse("wait", str(error))
+    _tell(report, as_json=as_json)
+
+
+@bench.command()
+def placement(  # noqa: PLR0913  each is an option of the command line
+    *,
+    data: Annotated[Path | None, typer.Option(help="Folder of the openb lists; default: below ROTA_SHARED.")] = None,
+    tasks: Annotated[str, typer.Option(help="The list: openb_pod_list_NAME.csv.")] = "default",
+    policy: Annotated[Placement, typer.Option(help="The placement.")] = Placement.FRAGMENTATION,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the order in which tasks arrive.")] = placement_bench.SEED,
+    seeds: Annotated[int, typer.Option(min=1, max=1_000, help="So many from --seed on, and their mean.")] = 1,
+    ratio: Annotated[
+        float, typer.Option(min=0.01, max=10.0, help="How much is asked for, of the cluster.")
+    ] = placement_bench.RATIO,
+    shuffle_nodes: Annotated[bool, typer.Option("--shuffle-nodes", help="Deal the order of nodes anew.")] = False,
+    reference: Annotated[bool, typer.Option(help="Play the reference too.")] = True,
+    as_json: Json = False,
+) -> None:
+    """How full a public cluster gets when more is asked for than it has, beside a plain replay in the same run."""
+    experiment = placement_bench.Experiment(
+        data=data,
+        tasks=tasks,
+        placement=policy,
+        seeds=tuple(range(seed, seed + seeds)),
+        ratio=ratio,
+        shuffled=shuffle_nodes,
+        repeats=2 if seeds == 1 else 0,
+        reference=reference,
+    )
+    try:
+        report = placement_bench.measure(experiment)
+    except Unavailable as error:
+        _refuse("placement", str(error))
     _tell(report, as_json=as_json)
 
 
