@@ -6,6 +6,7 @@ line from the source instead of importing them.
 """
 
 import ast
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -32,7 +33,16 @@ def main() -> None:
         app = build(sys.argv[1:], plugins())
     except BrokenPlugin as broken:
         sys.exit(f"rota: {broken}")
-    app(prog_name="rota")
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by whoever called us
+            setattr(sys, stream, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  open to the end
+    try:
+        app(prog_name="rota")
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        sys.exit(f"rota: {error.filename or 'standard output'}: {error.strerror}")
 
 
 def plugins() -> dict[str, EntryPoint]:

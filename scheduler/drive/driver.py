@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from jobs.states import Actor, AttemptEnd, Event, JobState, after_attempt, transition
+from jobs.states import Actor, AttemptEnd, Event, JobState, Verdict, after_attempt, transition
 from scheduler.backends.base import (
     AttemptKey,
     AttemptReport,
@@ -365,7 +365,7 @@ class Driver:
         )
         job.stop = None
         if end is not AttemptEnd.CANCELLED:  # then whoever did it has said why
-            job.message = "" if verdict.state is JobState.SUCCEEDED else verdict.why
+            job.message = _said_of(verdict, attempt)
         self._move(job, verdict.event, Actor.BACKEND, now)
         self.stale = True
         if verdict.state.terminal:
@@ -405,6 +405,14 @@ class Driver:
                 self._watch_wait(follower, pending, now)
                 self.stale = True
         self._on_move(job, now)
+
+
+def _said_of(verdict: Verdict, attempt: AttemptRecord) -> str:
+    """Why a job is where it is after an attempt, with what the backend has to add: a command not found, a node gone."""
+    if verdict.state is JobState.SUCCEEDED:
+        return ""
+    told = attempt.note and attempt.end is not AttemptEnd.TIME_LIMIT  # that sentence says it all
+    return f"{verdict.why}: {attempt.note}" if told else verdict.why
 
 
 def _end_of(job: JobRecord, report: AttemptReport) -> AttemptEnd:

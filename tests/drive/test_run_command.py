@@ -129,7 +129,9 @@ def test_a_failure_is_status_1_and_names_its_logs(tmp_path: Path) -> None:
     bad = next(line for line in out.splitlines() if line.startswith("bad: failed"))
     assert "exit code 4" in bad
     assert Path(bad.split("logs in ")[-1].rstrip(")")).is_dir()
-    assert any(line.startswith("no: failed") and "exit code 127" in line for line in out.splitlines())
+    no = next(line for line in out.splitlines() if line.startswith("no: failed"))
+    assert "no retry is left (limit 0): command nope: not found" in no
+    assert "exit code 127" in no
 
 
 def test_what_can_never_start_does_not_keep_anybody_waiting(tmp_path: Path) -> None:

@@ -107,3 +107,13 @@ def test_the_script_starts_without_a_server_package() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30
     ).stdout.split()
     assert {"django", "numpy", "scheduler", "jobs", "quotas"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(("redirect", "status", "said"), [
+    (">/dev/full", 1, "rota: standard output: No space left on device"), (">&-", 0, ""),
+])  # fmt: skip
+def test_an_output_that_takes_nothing_is_no_crash(redirect: str, status: int, said: str) -> None:
+    scenario = '{"nodes": [{"name": "n", "gpus": 1, "model": "L40", "vram_gib": 48}], "jobs": []}'
+    line = f'"{sys.executable}" -c "from rota_client.cli import main; main()" simulate - --json {redirect}'
+    done = subprocess.run(["bash", "-c", line], check=False, input=scenario, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.strip()) == (status, said)

@@ -83,6 +83,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "nodes[0].prefix: makes names longer than 200 characters",
     ),
     ({"nodes": node(gpus=0)}, "nodes[0].gpus: must be at least 1"),
+    ({"nodes": node(gpus=1025)}, "nodes[0].gpus: must be at most 1024"),
     ({"nodes": node(gpus=1.5)}, "nodes[0].gpus: must be a whole number, not 1.5"),
     ({"nodes": node(model="")}, "nodes[0].model: must not be empty"),
     ({"nodes": node(vram_gib=0)}, "nodes[0].vram_gib: must be more than 0"),

@@ -22,13 +22,15 @@ from jobs.spec import milli
 from scheduler.drive.scenario.values import NodeSpec
 from scheduler.engine.demand import MIB_PER_GIB
 
+CARDS_MOST = 1024
+"""Cards of one node: ledgers are as wide as the widest one."""
 _READ = list_of(
     record(
         {
             "name": name,
             "prefix": name,
             "count": integer(),
-            "gpus": integer(),
+            "gpus": integer(most=CARDS_MOST),
             "model": name,
             "vram_gib": number(0, above=True),
             "reserve_gib": number(0),
