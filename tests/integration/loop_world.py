@@ -78,6 +78,7 @@ class Cluster:
     fuse: Fuse
     chooses_gpu: bool = True
     name: str = "simulated"
+    resizes: bool = False
     plays: dict[str, Play] = field(default_factory=dict)
     """By job key."""
     fail: str = ""
@@ -103,6 +104,9 @@ class Cluster:
             raise self.refuse
         play = self.plays.get(order.job, Play())
         self._call(lambda: self.real.launch(replace(order, profile=play)))
+
+    def resize(self, order: Launch) -> None:
+        self._call(lambda: self.real.resize(order))
 
     def stop(self, attempt: str, *, grace_s: float | None = None, why: str = "") -> None:
         self.calls.append(("stop", attempt))

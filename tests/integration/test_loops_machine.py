@@ -185,7 +185,7 @@ class Loops(RuleBasedStateMachine):
         begun = timezone.now()
         self.seen.append((self.stage.backend.real.observe(None if complete else self.stage.cursor), begun))
 
-    @precondition(lambda self: getattr(self, "seen", None))
+    @precondition(lambda self: bool(getattr(self, "seen", None)))
     @rule(data=st.data(), steps=st.none() | STEPS)
     def late_observation(self, data: st.DataObject, steps: int | None) -> None:
         seen, begun = data.draw(st.sampled_from(self.seen))
@@ -243,10 +243,9 @@ class Loops(RuleBasedStateMachine):
             return
         cluster = self.stage.world.cluster
         held: dict[int, list[int]] = {}
-        for gpu, mib in Allocation.objects.filter(
-            node__cluster=cluster, released_at=None, gpu__isnull=False
-        ).values_list("gpu_id", "mib"):
-            held.setdefault(gpu, []).append(mib)
+        live = Allocation.objects.filter(node__cluster=cluster, released_at=None, gpu__isnull=False)
+        for pk, mib in live.values_list("gpu_id", "mib"):
+            held.setdefault(pk or 0, []).append(mib)
         for gpu in Gpu.objects.filter(cluster=cluster):
             slices = held.get(gpu.pk, [])
             if 0 in slices:

@@ -14,7 +14,7 @@ from rota.embedded.binaries import Postgres, choose_postgres, library_path, post
 from rota.embedded.errors import CannotStart
 from rota.embedded.layout import DATABASE, Layout
 from rota.embedded.place import Owner, first_shut_folder
-from rota.embedded.processes import command_line, send, working_in
+from rota.embedded.processes import command_line, read_stat, send, working_in
 
 USER = "rota"
 STATUS_LINE = 7
@@ -155,7 +155,7 @@ def clear_leftovers(paths: Layout, say: Callable[[str], None], patience: float =
 
 
 def forget_stranger(paths: Layout) -> None:
-    """Remove pid files whose number now belongs to somebody else: PostgreSQL would refuse to start because of them.
+    """Remove pid files whose number now belongs to somebody else, or to a zombie: PostgreSQL would not start with them.
 
     Files of a process that is simply gone stay: PostgreSQL handles those itself, and more carefully.
     """
@@ -164,7 +164,8 @@ def forget_stranger(paths: Layout) -> None:
             first = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip()
         except OSError:
             continue
-        if first.isdigit() and command_line(int(first)) and int(first) not in working_in(paths.postgres_data):
+        there = first.isdigit() and read_stat(int(first)) is not None
+        if there and int(first) not in working_in(paths.postgres_data):
             path.unlink(missing_ok=True)
 
 
