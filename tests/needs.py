@@ -19,7 +19,13 @@ class Need(NamedTuple):
     missing: str
 
 
+CHROMIUM = Path(os.environ.get("ROTA_CHROMIUM", "/usr/bin/chromium"))
+
 NEEDS = {
+    "chromium": Need(
+        there=CHROMIUM.exists,
+        missing="a browser: install Debian's chromium and fonts-noto-cjk, or set ROTA_CHROMIUM to one",
+    ),
     "shared": Need(
         there=(SHARED / "scenarios").is_dir,
         missing="the scenario files and traces: set ROTA_SHARED to the folder that holds scenarios/ and data/",

@@ -19,7 +19,7 @@ from jobs.states import JobState
 
 PAGE = 50
 COUNTED_MOST = 1_000
-SEARCHED_MOST = 200_000
+SEARCHED_MOST = 100_000
 """A text is looked for among that many of the newest jobs: without an index the whole history would take seconds."""
 STATES = frozenset(state.value for state in JobState)
 FOLDERS: Mapping[str, tuple[str, ...]] = {"waiting": WAITING_STATES, "active": LIVE_STATES, "ended": TERMINAL_STATES}

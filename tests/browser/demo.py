@@ -140,7 +140,9 @@ def _first_jobs(demo: Demo) -> None:
     for number in range(9):
         _submit(demo, grace, "vision", f"segment-{number + 1}", gpus=3, model="A100-40G")
     for number in range(6):
-        _submit(demo, tom, "robotics", f"grasp-policy-{number + 1}", gpus=8, model="A100-40G", retries=3)
+        _submit(
+            demo, tom, "robotics", f"grasp-policy-{number + 1}", gpus=8, model="A100-40G", retries=3 if number else 0
+        )
     for number in range(10):
         _submit(demo, ada, "language", f"notebook-{number + 1}", gpus=1, vram_gib=10, share=True, kind="interactive")
 

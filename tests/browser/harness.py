@@ -24,10 +24,10 @@ from rota.env import ROOT
 from teams.models import User
 from tests.browser.demo import Demo, make_demo
 from tests.integration.running import free_port
+from tests.needs import CHROMIUM
 from tests.services import clean_environ
 
 T = TypeVar("T")
-CHROMIUM = os.environ.get("ROTA_CHROMIUM", "/usr/bin/chromium")
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",

@@ -18,7 +18,7 @@ from teams.models import User
 from tests.browser.demo import PASSWORD
 from tests.browser.harness import NARROW, Site, Visit, committed
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.timeout(120)]
 Open = Callable[..., Visit]
 
 

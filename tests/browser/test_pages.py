@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.harness import NARROW, WIDE, Site, Visit
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.timeout(300)]
 AXE = Axe()
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}}
 LOOKS = [("en", "light", "wide"), ("zh-hans", "dark", "wide"), ("en", "dark", "narrow"), ("zh-hans", "light", "narrow")]
