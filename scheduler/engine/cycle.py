@@ -21,13 +21,9 @@ def decide(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
     """What to do at ``now`` (seconds on the clock of the snapshot)."""
     if not snapshot.synced:
         return _not_synced(snapshot)
-    # 1. Set aside the jobs that are stopped by themselves.
-    gated = {job.key: why for job in snapshot.gateable if (why := gate(job, snapshot, now)) is not None}
-    # 2. Walk the others in order: start what fits, and let those take who have the right.
-    walk = Walk(snapshot, policy, now, gated)
-    walk.honour_claims()
-    walk.start_what_fits()
-    walk.grow_into_idle()
+    # 1. and 2.
+    walk = walk_through(snapshot, policy, now)
+    gated = walk.gated
     starts, resizes = walk.resizing.settle(walk.starts, walk.resizes)
     # 3. Say of every lane why its jobs wait, as things stand after the starts.
     waiting = walk.explain()
@@ -41,6 +37,18 @@ def decide(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
         waiting=MappingProxyType(waiting),
         wake_at=_wake_at(snapshot, now, walk, throttled=_any_throttled(waiting)),
     )
+
+
+def walk_through(snapshot: Snapshot, policy: Policy, now: float) -> Walk:
+    """The first two steps of a decision, for those who want to see more of it than the plan tells."""
+    # 1. Set aside the jobs that are stopped by themselves.
+    gated = {job.key: why for job in snapshot.gateable if (why := gate(job, snapshot, now)) is not None}
+    # 2. Walk the others in order: start what fits, and let those take who have the right.
+    walk = Walk(snapshot, policy, now, gated)
+    walk.honour_claims()
+    walk.start_what_fits()
+    walk.grow_into_idle()
+    return walk
 
 
 def _not_synced(snapshot: Snapshot) -> Plan:

@@ -42,6 +42,7 @@ class Roster:
         self._gateable: dict[str, PendingJob] = {}
         self._lanes: dict[int, Lane] = {}
         self._lane_numbers: dict[tuple[str, Shape], int] = {}
+        self._next_lane = 0
         self._recent: deque[tuple[float, int]] = deque()
         self._starting = 0
         self._quiet: dict[int, float] = {}
@@ -218,6 +219,11 @@ class Roster:
         """Put the claims of the last plan in force, in the place of those before."""
         self._claims = claims
 
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims in force."""
+        return self._claims
+
     def remember(self, team: str, gpu_seconds: float, now: float) -> None:
         """Count for a team and its ancestors what it used before this roster was made, as it counts at ``now``."""
         for each in self.tree.lineage[self.tree.index[team]]:
@@ -319,7 +325,8 @@ class Roster:
 
     def _lane_number(self, job: PendingJob) -> int:
         key = (job.team, job.shape)
-        number = self._lane_numbers.setdefault(key, len(self._lane_numbers))
+        number = self._lane_numbers.setdefault(key, self._next_lane)
+        self._next_lane = max(self._next_lane, number + 1)
         if number not in self._lanes:
             self._lanes[number] = Lane(number, self.tree.index[job.team], job.shape, self._fit(job.shape))
         return number
