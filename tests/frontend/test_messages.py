@@ -40,7 +40,7 @@ def test_placeholders_survive_translation() -> None:
         return sorted(re.findall(r"%\(\w+\)[sd]|%d|\{\w+(?::g)?\}", text))
 
     pairs = [
-        (message.id, message.string) if isinstance(message.id, str) else (message.id[1], message.string[0])
+        (message.id, message.string) if isinstance(message.id, str) else (message.id[1], (message.string or ("",))[0])
         for message in CATALOG
         if message.id
     ]
