@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from jobs.spec import JobSpec
 from jobs.states import AttemptEnd, JobState, Tally
-from scheduler.backends.base import AttemptKey
+from scheduler.backends.base import AttemptKey, ReplicaLaunch
 from scheduler.drive.scenario import JobProfile
 from scheduler.engine.plan import Piece
 
@@ -38,6 +38,14 @@ class AttemptRecord:
     def present(self) -> tuple[Piece, ...]:
         """Its pieces as they are now."""
         return self.resizes[-1][1] if self.resizes else self.pieces
+
+    @property
+    def replicas(self) -> tuple[ReplicaLaunch, ...]:
+        """The same as a launch order names them, in order of rank."""
+        return tuple(
+            ReplicaLaunch(piece.group, piece.replica, rank, piece.node, piece.gpus, len(piece.gpus), piece.mib)
+            for rank, piece in enumerate(self.present)
+        )
 
 
 @dataclass(slots=True)

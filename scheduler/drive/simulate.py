@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from scheduler.backends.base import Launch, ReplicaLaunch
+from scheduler.backends.base import Launch
 from scheduler.backends.simulated import SimulatedBackend
 from scheduler.drive.clock import VirtualClock
 from scheduler.drive.driver import Driver
@@ -61,10 +61,7 @@ def order_of(job: JobRecord, attempt: AttemptRecord) -> Launch:
     return Launch(
         attempt=attempt.key,
         job=job.name,
-        replicas=tuple(
-            ReplicaLaunch(piece.group, piece.replica, rank, piece.node, piece.gpus, len(piece.gpus), piece.mib)
-            for rank, piece in enumerate(attempt.present)
-        ),
+        replicas=attempt.replicas,
         grace_s=math.inf,
         time_limit_s=job.spec.time_limit,
         profile=job.profile,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from scheduler.backends.base import Launch, NodeReport, ReplicaLaunch
+from scheduler.backends.base import Launch, NodeReport
 from scheduler.backends.local import LocalBackend
 from scheduler.drive.agenda import Rank
 from scheduler.drive.clock import POLL_SECONDS, RealClock
@@ -98,10 +98,7 @@ class Workstation:
         return Launch(
             attempt=attempt.key,
             job=job.name,
-            replicas=tuple(
-                ReplicaLaunch(piece.group, piece.replica, rank, piece.node, piece.gpus, len(piece.gpus), piece.mib)
-                for rank, piece in enumerate(attempt.present)
-            ),
+            replicas=attempt.replicas,
             command=spec.command,
             env=dict(spec.env),
             cwd=None if spec.cwd is None else str(Path(spec.cwd).absolute()),
