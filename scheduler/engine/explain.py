@@ -10,7 +10,7 @@ from quotas.limits import NANO, Bound, label, plural
 from scheduler.engine.accounts import Accounts, nodes_without
 from scheduler.engine.cluster import flags, members
 from scheduler.engine.demand import MIB_PER_GIB, PendingJob, Topology
-from scheduler.engine.feasibility import Feasibility, parts, what, what_of
+from scheduler.engine.feasibility import Feasibility, parts, parts_in_brackets, what, what_of
 from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.fit import Fit, GroupFit
 from scheduler.engine.placement.gang import place, undo
@@ -105,7 +105,7 @@ class Explainer:
             return hold(
                 Reason.IMPOSSIBLE, "needs {need:g} {what}{parts}, {team} may never hold more than {limit:g}",
                 need=need, what=label(ceiling.model, need),
-                parts=_brackets(parts(fit.shape)), team=ceiling.team, limit=ceiling.limit / NANO,
+                parts=parts_in_brackets(fit.shape), team=ceiling.team, limit=ceiling.limit / NANO,
             )  # fmt: skip
         model = next((model for model in barred if model not in over), barred[0])
         bound = accounts.broken_bound(fit, lane.team, model)
@@ -231,7 +231,7 @@ class Explainer:
             return None
         return hold(
             Reason.GPUS, "needs {need} {what}{parts}, {free} of {total} free",
-            need=need, what=name, parts=_brackets(parts(fit.shape)), free=free, total=total,
+            need=need, what=name, parts=parts_in_brackets(fit.shape), free=free, total=total,
         )  # fmt: skip
 
     def _free_on(self, nodes: int) -> tuple[int, int]:
@@ -298,10 +298,6 @@ class Explainer:
             return hold(Reason.FRAGMENTED, template, room=room, mib=each.mib, **facts)
         template = "{free} {what} are free, not {replicas} × {gpus} together: the most on one node is {most}"
         return hold(Reason.FRAGMENTED, template, free=free, what=what(fit.shape), **facts, most=most)
-
-
-def _brackets(text: str) -> str:
-    return f" ({text})" if text else ""
 
 
 def _out_of_luck() -> Hold:

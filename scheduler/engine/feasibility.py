@@ -212,7 +212,7 @@ def _too_much(loose: Fit) -> Hold:
     if need > have and not any(each.mib for each in loose.groups):
         return hold(
             Reason.IMPOSSIBLE, "needs {need} {what}{parts}, the cluster has {have}",
-            need=need, what=what(loose.shape, need), parts=_in_brackets(parts(loose.shape)), have=have,
+            need=need, what=what(loose.shape, need), parts=parts_in_brackets(loose.shape), have=have,
         )  # fmt: skip
     return hold(
         Reason.IMPOSSIBLE, "does not fit on the nodes with {what}, even with all of them empty", what=what(loose.shape)
@@ -234,6 +234,11 @@ def parts(shape: Shape) -> str:
     return " + ".join(str(group.total_gpus) for group in shape.groups) if len(shape.groups) > 1 else ""
 
 
+def parts_in_brackets(shape: Shape) -> str:
+    """The same to follow a number: `` (16 + 8)``, or nothing."""
+    return f" ({parts(shape)})" if len(shape.groups) > 1 else ""
+
+
 def _gib(mib: int) -> float:
     return round(mib / MIB_PER_GIB, 3)
 
@@ -242,7 +247,3 @@ def _names(inventory: Inventory, nodes: int) -> str:
     names = [inventory.names[node] for node in members(nodes)]
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(names[:NAMES_SHOWN]) + more
-
-
-def _in_brackets(text: str) -> str:
-    return f" ({text})" if text else ""
