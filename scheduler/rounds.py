@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -62,7 +62,6 @@ class _Watch:
     backend: Backend | None = None
     cursor: int | None = None
     all_at: float = float("-inf")
-    answered_at: float = field(default_factory=time.monotonic)
 
 
 class Rounds:
@@ -123,7 +122,7 @@ class Rounds:
         seen_cursor, complete, found = observe(
             cluster, backend, None if everything else cursor, clock=self._clock, chance=self._chance
         )
-        watch.cursor, watch.answered_at = seen_cursor, now
+        watch.cursor = seen_cursor
         if complete:
             watch.all_at = now
         if found.ended:
@@ -133,7 +132,7 @@ class Rounds:
         """Let nothing start where a backend is wrong, or has been silent for long."""
         watch.cursor = None
         self._timings.count("observe_failures", cluster.slug)
-        silent = time.monotonic() - watch.answered_at
+        silent = (self._clock() - (cluster.observed_at or cluster.created_at)).total_seconds()
         log.warning("the backend does not answer", error=str(error), for_s=round(silent, 1))
         if isinstance(error, PermanentError) or silent > SILENT_S or not cluster.synced:
             mark_unsynced(cluster_id=cluster.pk, why=str(error))

@@ -8,20 +8,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from django.db import connection
 from django.db.models import QuerySet
 
 from jobs.models import LIVE_STATES, WAITING_STATES, Attempt, Dependency, Job
+from jobs.reading import SpecError
 from jobs.selectors import lane_key
 from jobs.spec import parse_job
 from jobs.states import JobState
 from scheduler.engine.cluster import CardState, Node, NodeState
-from scheduler.engine.demand import PendingJob, Shape
+from scheduler.engine.demand import Group, PendingJob, Shape
 from scheduler.engine.plan import Piece
 from scheduler.engine.snapshot import Phase
 from scheduler.inventory.models import Allocation, Gpu
 from scheduler.inventory.models import Node as NodeRow
 
+log = structlog.get_logger(__name__)
 PHASES = {
     JobState.STARTING.value: Phase.STARTING,
     JobState.RUNNING.value: Phase.RUNNING,
@@ -80,6 +83,7 @@ class Reader:
         self.reserve_mib = reserve_mib
         self.slugs = slugs
         self._shapes: dict[str, Shape] = {}
+        self._unreadable: dict[str, str] = {}
 
     def machines(self, pks: Collection[int] | None = None) -> list[Machine]:
         """The nodes of the cluster that have not left it, or those of ``pks``."""
@@ -129,11 +133,17 @@ class Reader:
             return
         rows = jobs.filter(lane__in=unknown).order_by("lane", "pk").distinct("lane")
         for lane, spec in rows.values_list("lane", "spec"):
-            self._shapes[lane] = parse_job(spec, team="-", user="-").shape()
+            try:
+                self._shapes[lane] = parse_job(spec, team="-", user="-").shape()
+            except SpecError as error:  # of an older version, perhaps: it waits for a person, and nobody else for it
+                log.error("jobs cannot be read any more", lane=lane, error=str(error))
+                self._shapes[lane], self._unreadable[lane] = Shape(), f"it cannot be read any more: {error}"
 
     def _entry(self, row: dict[str, Any], waits: tuple[str, ...], holding: Holding | None, now: datetime) -> Entry:
         moment = now.timestamp()
         shape = self._shapes[row["lane"]]
+        if holding is not None and row["lane"] in self._unreadable:
+            shape = _shape_of(holding.pieces)
         until = [each.get("until") for each in row["excluded"]]
         excluded = frozenset(each["node"] for each in row["excluded"] if (each.get("until") or moment + 1) > moment)
         if excluded or shape.excluded:
@@ -146,7 +156,7 @@ class Reader:
             submitted=row["submitted_at"].timestamp(),
             sequence=row["pk"],
             time_limit=row["time_limit_s"],
-            held=row["held_why"],
+            held=row["held_why"] or self._unreadable.get(row["lane"], ""),
             backoff_until=_unix(row["backoff_until"]),
             not_before=_unix(row["not_before"]),
             waits_for=waits,
@@ -226,6 +236,16 @@ def faded_use(cluster_id: int, now: datetime, half_life: float) -> list[tuple[in
             },
         )
         return [(team, float(seconds)) for team, seconds in cursor.fetchall()]
+
+
+def _shape_of(pieces: tuple[Piece, ...]) -> Shape:
+    """What a job must look like that lies so, as far as cards go."""
+    groups = {
+        piece.group: Group(piece.group, gpus=len(piece.gpus), cpus_milli=0, memory_mib=0, vram_mib=piece.mib,
+                           share=piece.mib > 0)
+        for piece in pieces
+    }  # fmt: skip
+    return Shape(tuple(groups.values()))
 
 
 def _in_order(shape: Shape, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
