@@ -112,6 +112,7 @@ class Job(models.Model):
             models.Index(fields=["state", "-submitted_at", "-id"], name="job_newest_by_state"),
             models.Index(fields=["team", "-submitted_at", "-id"], name="job_newest_by_team"),
             models.Index(fields=["user", "-submitted_at", "-id"], name="job_newest_by_user"),
+            models.Index(fields=["cluster", "-submitted_at", "-id"], name="job_newest_by_cluster"),
             models.Index(fields=["team", "name", "-id"], name="job_by_name"),
         ]
         triggers = [
