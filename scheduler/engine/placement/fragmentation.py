@@ -90,7 +90,7 @@ class _Measure:
 
 
 class _Row:
-    """The ranks of the nodes for one kind of replica, as of place ``seen`` in what the ledger has been through."""
+    """The ranks of the nodes for one kind of replica, as of place ``seen`` in the changes of its board."""
 
     __slots__ = ("growths", "inside", "nodes", "ranks", "seen")
 
@@ -111,6 +111,8 @@ class _Board:
         self._size = len(ledger.inventory)
         self._most_cpus = max(1, int(ledger.inventory.cpus_milli.max(initial=0)), *ledger.cpus)
         self._cards: list[Cards | None] = [None] * self._size
+        self._levels = [0] * self._size
+        self._changes: list[int] = []
         self._seen = len(ledger.touched)
         self._rows: dict[tuple[int, int, int, int], _Row] = {}
 
@@ -134,19 +136,20 @@ class _Board:
 
     def _row(self, want: Want) -> _Row:
         """The row of a replica's kind, with every node of ``want.nodes`` up to date."""
-        touched = self.ledger.touched
+        touched, changes = self.ledger.touched, self._changes
         if self._seen < len(touched):
-            for node in touched[self._seen :]:
+            for node in set(touched[self._seen :]):
                 self._cards[node] = None
+                changes.append(node)
             self._seen = len(touched)
         key = (want.gpus, want.mib, want.cpus_milli, want.memory_mib)
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = _Row(self._size, self._measure.growths(want.gpus, want.mib))
-        if row.seen < len(touched):
+        if row.seen < len(changes):
             inside = row.inside
-            self._rank(row, want, [node for node in set(touched[row.seen :]) if inside[node]])
-        row.seen = len(touched)
+            self._rank(row, want, [node for node in set(changes[row.seen :]) if inside[node]])
+        row.seen = len(changes)
         new = want.nodes & ~row.nodes
         if new:
             row.nodes |= new
@@ -166,7 +169,7 @@ class _Board:
 
     def _rank(self, row: _Row, want: Want, nodes: list[int]) -> None:
         """Work out the ranks of some nodes. The loop of all decisions: names are kept at hand."""
-        ledger, states, ranks, known = self.ledger, self._cards, row.ranks, row.growths
+        ledger, states, levels, ranks, known = self.ledger, self._cards, self._levels, row.ranks, row.growths
         cpus, memory, amounts = ledger.cpus, ledger.memory, self._measure.amounts
         per_cpu = (CARDS if want.gpus else CPUS) // self._most_cpus
         gpus, mib, need_cpus, need_memory = want.gpus, want.mib, want.cpus_milli, want.memory_mib
@@ -179,20 +182,21 @@ class _Board:
             if cards.most < mib if mib else cards.free < gpus:
                 ranks[node] = NEVER
                 continue
-            key = (cards, bisect_right(amounts, has), bisect_right(amounts, has - need_cpus))
+            key = (cards, levels[node], bisect_right(amounts, has - need_cpus))
             found = known.get(key)
             if found is None:
                 found = known[key] = growth(*key, gpus, mib)
             ranks[node] = found.step * STEP + cards.left + per_cpu * has
 
     def _growth(self, row: _Row, want: Want, node: int) -> Growth:
-        has, amounts = self.ledger.cpus[node], self._measure.amounts
         cards = self._cards[node] or self._look(node)
-        return row.growths[cards, bisect_right(amounts, has), bisect_right(amounts, has - want.cpus_milli)]
+        after = bisect_right(self._measure.amounts, self.ledger.cpus[node] - want.cpus_milli)
+        return row.growths[cards, self._levels[node], after]
 
     def _look(self, node: int) -> Cards:
-        """The state of a node's cards."""
+        """The state of a node's cards; its level of CPUs is noted too."""
         ledger, inventory, kind = self.ledger, self._measure.inventory, self._measure.kinds[node]
+        self._levels[node] = bisect_right(self._measure.amounts, ledger.cpus[node])
         whole = ledger.free[node].bit_count()
         residuals = [kind.usable] * whole
         if whole < inventory.nodes[node].gpus and ledger.shared:

@@ -170,7 +170,7 @@ def _step(cards: float) -> int:
 @lru_cache(maxsize=4)
 def kinds_of(inventory: Inventory, sets: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[tuple[int, bytes], ...]]:
     """Per node its kind, and per kind the MiB of its cards and which of some sets of nodes hold it, a byte each."""
-    columns = np.array([flags(nodes, len(inventory)) for nodes in sets], np.uint8).reshape(len(sets), -1)
+    columns = np.array([flags(nodes, len(inventory)) for nodes in sets], np.uint8).reshape(len(sets), len(inventory))
     by_node = np.ascontiguousarray(columns.T)
     numbers: dict[tuple[int, bytes], int] = {}
     kinds = tuple(
