@@ -182,7 +182,7 @@ LINE = (
           _tests("throttle", "test_throttle[so many a minute]")),
     Guard("so many a minute and team", THROTTLE, "if limit and self._by_team", "if False and self._by_team",
           _tests("throttle", "test_throttle[so many a minute and team]")),
-    Guard("a minute is over", THROTTLE, " if at > now - WINDOW_SECONDS", "",
+    Guard("a minute is over", THROTTLE, " if at + WINDOW_SECONDS > now", "",
           _tests("throttle", "test_a_snapshot_may_be_older_than_the_decision")),
     Guard("held", GATES, "if job.held:", "if False:", _tests("reasons", "test_ladder[held]")),
     Guard("back-off", GATES, "if job.backoff_until > now:", "if False:", _tests("reasons", "test_ladder[backoff]")),
@@ -219,4 +219,40 @@ MOVES = (
           _move("test_cards_kept_for_another_job_are_not_given_away")),
 )  # fmt: skip
 
-GUARDS: tuple[Guard, ...] = FILTERS + MEMORY + GANGS + LIMIT + LINE + MOVES
+DESCENT, WASTE, MIX = (f"{ENGINE}/placement/{name}.py" for name in ("fragmentation", "waste", "mix"))
+
+
+def _descent(test: str) -> str:
+    return _tests("fragmentation", test)
+
+
+FRAGMENTS = (
+    Guard("work without cards keeps off nodes with cards", GANG,
+          "without_cards(ledger, want) if not want.gpus else -1", "-1",
+          _descent("test_work_without_cards_goes_where_there_are_none[spread]")),
+    Guard("CPUs count in the measure", WASTE, "if bisect_right(self._amounts, task.cpus_milli) > level:", "if False:",
+          _descent("test_the_measure_is_as_defined")),
+    Guard("several cards of one class", WASTE, "if len(fitting) >= gpus:", "if fitting:",
+          _descent("test_the_measure_is_as_defined")),
+    Guard("classes that may not use a node", WASTE, "if may and task.gpus", "if task.gpus",
+          _descent("test_a_class_that_may_not_use_the_node_wastes_all_of_it")),
+    Guard("growth in steps", WASTE, "return STEPS - math.floor(", "return STEPS - (",
+          _descent("test_growth_below_a_step_leaves_it_to_the_best_fit")),
+    Guard("best fit among equals", DESCENT, "found.step * STEP + cards.left + per_cpu * has", "found.step * STEP",
+          _descent("test_place[equal growth falls to the best fit]")),
+    Guard("free cards reserved for others", DESCENT,
+          "not want.caps or shared or want.caps.get(node, want.gpus) >= want.gpus", "True",
+          _descent("test_cards_reserved_for_others_are_left")),
+    Guard("CPUs of the node", DESCENT, "if has < need_cpus or memory[node] < need_memory:",
+          "if memory[node] < need_memory:", _descent("test_place[what does not fit the node is no choice]")),
+    Guard("memory of the node", DESCENT, "if has < need_cpus or memory[node] < need_memory:", "if has < need_cpus:",
+          _descent("test_place[nor what does not fit its memory]")),
+    Guard("changed nodes are looked at again", DESCENT, "if row.seen < len(changes):", "if False:",
+          _descent("test_what_is_remembered_of_the_ledger_is_what_is_so")),
+    Guard("jobs that have left are no part of the mix", ROSTER, "self._uncount(running.job.shape)", "pass",
+          _descent("test_the_mix_is_what_waits_and_what_runs")),
+    Guard("the popular share", MIX, "if covered >= enough or", "if",
+          _descent("test_the_mix_is_the_popular_share")),
+)  # fmt: skip
+
+GUARDS: tuple[Guard, ...] = FILTERS + MEMORY + GANGS + LIMIT + LINE + MOVES + FRAGMENTS
