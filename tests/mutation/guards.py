@@ -237,7 +237,7 @@ FRAGMENTS = (
     Guard("classes that may not use a node", WASTE, "if may and task.gpus", "if task.gpus",
           _descent("test_a_class_that_may_not_use_the_node_wastes_all_of_it")),
     Guard("growth in steps", WASTE, "return STEPS - math.floor(", "return STEPS - (",
-          _descent("test_growth_below_a_step_leaves_it_to_the_best_fit")),
+          _descent("test_growth_below_a_step_leaves_it_to_the_best_fit[16-n1:0]")),
     Guard("best fit among equals", DESCENT, "found.step * STEP + cards.left + per_cpu * has", "found.step * STEP",
           _descent("test_place[equal growth falls to the best fit]")),
     Guard("free cards reserved for others", DESCENT,
