@@ -122,12 +122,12 @@ class VirtualBackend:
         running = [row for row, seen in zip(rows, reports, strict=True) if seen.phase is Phase.RUNNING]
         picked = self._pick(running)
         facts = [
-            replace(row.facts, parts=tuple(replace(part, gpus=picked.get(part, part.gpus)) for part in row.facts.parts))
+            replace(row.facts, parts=tuple(_with_cards(part, picked.get((row.pk, part))) for part in row.facts.parts))
             for row in rows
         ]
         return [virtual.report(each, self.world, moment) for each in facts]
 
-    def _pick(self, rows: list[_Row]) -> Mapping[Part, tuple[str, ...]]:
+    def _pick(self, rows: list[_Row]) -> Mapping[tuple[int, Part], tuple[str, ...]]:
         """The cards that nodes give, each by itself, to replicas that are not confirmed yet."""
         parts = {(row.pk, part.group, part.index): part for row in rows for part in row.facts.parts}
         nodes = {part.node for part in parts.values()}
@@ -135,17 +135,20 @@ class VirtualBackend:
         columns = ("attempt_id", "group", "replica", "node__name", "gpu__uuid", "slot", "mib")
         by_slot = {(node.name, card.index): card.uuid for node in self.world.nodes for card in node.gpus}
         taken: list[str] = []
-        missing: dict[Part, int] = defaultdict(int)
+        shared: dict[tuple[int, Part], tuple[str, ...]] = defaultdict(tuple)
+        missing: dict[tuple[int, Part], int] = defaultdict(int)
         for attempt, group, replica, node, uuid, slot, mib in held.order_by("started_at", "pk").values_list(*columns):
             part = parts.get((attempt, group, replica))
             if uuid is not None:
                 taken.append(uuid)
-            elif mib and (node, slot) in by_slot:
+            elif mib and (node, slot) in by_slot:  # a share of a card lies where it was planned
                 taken.append(by_slot[node, slot])
+                if part is not None:
+                    shared[attempt, part] += (by_slot[node, slot],)
             elif part is not None and slot is not None:
-                missing[part] += 1
-        chosen = virtual.choose_cards(self.world, list(missing.items()), taken)
-        return {part: (*part.gpus, *cards) for part, cards in chosen.items()}
+                missing[attempt, part] += 1
+        wanted = [((attempt, part), part.node, count) for (attempt, part), count in missing.items()]
+        return shared | virtual.choose_cards(self.world, wanted, taken)
 
     def _with_parts(self, rows: Collection[_Row]) -> list[_Row]:
         """The same rows with where their replicas lie."""
@@ -165,6 +168,10 @@ def _parts(row: _Row, held: Mapping[tuple[str, int], list[tuple[str, str | None]
         Part(rank, group, index, held[group, index][0][0], tuple(uuid for _, uuid in held[group, index] if uuid))
         for rank, (group, index) in enumerate(ordered)
     )
+
+
+def _with_cards(part: Part, more: tuple[str, ...] | None) -> Part:
+    return part if more is None else replace(part, gpus=(*part.gpus, *more))
 
 
 def _is_news(row: _Row, seen: AttemptReport) -> bool:

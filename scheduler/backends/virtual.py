@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from jobs.reading import SpecError, duration, integer, list_of, name, number, pairs_of, record, text
 from scheduler.backends.base import (
@@ -30,6 +30,7 @@ from scheduler.backends.base import (
     ReplicaReport,
 )
 
+K = TypeVar("K")
 FENCE_S = 120.0
 """Seconds out of contact after which a node has surely ended its jobs."""
 DURATION_LABEL, EXIT_LABEL = "simulate/duration", "simulate/exit"
@@ -174,21 +175,19 @@ def reading(uuid: str, now: float, attempt: str | None = None) -> Reading:
     return Reading(busy, 0.2 + 0.75 * chance(attempt, "memory"), 38.0 + 34.0 * busy, 90.0 + 560.0 * busy)
 
 
-def choose_cards(world: World, wanted: Sequence[tuple[Part, int]], taken: Iterable[str]) -> dict[Part, tuple[str, ...]]:
-    """What nodes pick by themselves where they choose: each part its number of cards, from the highest index down.
+def choose_cards(world: World, wanted: Sequence[tuple[K, str, int]], taken: Iterable[str]) -> dict[K, tuple[str, ...]]:
+    """What nodes pick by themselves where they choose: so many of their free cards, from the highest index down.
 
-    ``taken`` are cards that others hold; the order of ``wanted`` is that in which they came.
+    ``wanted`` has who, on which node and how many, in the order in which they came; ``taken`` are cards that others
+    hold.
     """
-    free: dict[str, list[str]] = {}
     held = set(taken)
-    by_name = {node.name: node for node in world.nodes}
-    picked: dict[Part, tuple[str, ...]] = {}
-    for part, count in wanted:
-        if part.node not in by_name:
-            continue
-        cards = free.setdefault(part.node, [card.uuid for card in by_name[part.node].gpus if card.uuid not in held])
+    free = {node.name: [card.uuid for card in node.gpus if card.uuid not in held] for node in world.nodes}
+    picked: dict[K, tuple[str, ...]] = {}
+    for who, node, count in wanted:
+        cards = free.get(node, [])
         if len(cards) >= count:
-            picked[part] = tuple(cards.pop() for _ in range(count))
+            picked[who] = tuple(cards.pop() for _ in range(count))
     return picked
 
 
