@@ -101,19 +101,19 @@ class Accounts:
         """Nano-GPU held on some accounts."""
         return sum([self.used[slot] for slot in slots])
 
-    def promised_by(self, team: int, models: tuple[str, ...]) -> tuple[int, ...]:
-        """The ancestors out of whose numbers the guaranteed number of a team on some models is promised."""
-        share = self.owed(team, models)
+    def promised_by(self, team: int, model: str) -> tuple[int, ...]:
+        """The ancestors out of whose numbers the guaranteed number of a team on a model is promised."""
+        share = self.owed(team, (model,))
         return () if share is None else self.tree.lineage[share.member][1:]
 
-    def borrowed(self, team: int, models: tuple[str, ...], used: list[int], beside: tuple[int, ...] = ()) -> int:
-        """Nano-GPU that a team holds above its guaranteed number on some models, going by ``used``.
+    def borrowed(self, team: int, model: str, used: list[int], beside: tuple[int, ...] = ()) -> int:
+        """Nano-GPU that a team holds above its guaranteed number on a model, going by ``used``.
 
         What ``beside`` are guaranteed is promised to somebody else: nobody below them may call it his own.
         """
-        share = self.owed(team, models, beside)
+        share = self.owed(team, (model,), beside)
         if share is None:
-            return sum(used[self.table.slot(team, model)] for model in models)
+            return used[self.table.slot(team, model)]
         return max(0, sum(used[slot] for slot in share.slots) - share.amount)
 
     def _share(

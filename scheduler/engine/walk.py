@@ -85,6 +85,8 @@ class Walk:
                 self._honour(claim, *waiting[claim.winner])
 
     def _honour(self, claim: Claim, lane: Lane, job: PendingJob) -> None:
+        if job.elastic and self.resizing.enabled:
+            lane = self._with_replicas(lane, len(claim.pieces), size_at(job, self.resizing.moment).vram_mib)
         spots = locate(self.ledger, lane.shape, claim.pieces)
         if spots is None or not in_service(self.ledger, spots):
             return  # it has to find another place
@@ -102,6 +104,7 @@ class Walk:
         if self.reservations is not None:
             self.reservations.note_start(job, pieces)
         self._settled[job.key] = spots
+        self._elastic_started = self._elastic_started or job.elastic
         self.accounts.enter(lane.team, self.taking.amounts(pieces))
         self.throttle.note_start(lane.team)
 
@@ -312,17 +315,12 @@ class Walk:
     def _in_its_size(self, lane: Lane, job: PendingJob) -> Lane:
         """The lane with an elastic job in the largest size of the hour that fits now, or in its least."""
         size = size_at(job, self.resizing.moment)
-
-        def with_replicas(replicas: int) -> Lane:
-            shape = sized(lane.shape, replicas, size.vram_mib)
-            return replace(lane, shape=shape, fit=Fit(shape, self.snapshot.inventory, self.policy.inference_headroom))
-
         bound = self.reservations is not None and bool(self.reservations.made)
         caps = self.reservations.caps(job) if bound and self.reservations is not None else NO_CAPS
-        low, high, best = size.least, size.wanted, with_replicas(size.least)
+        low, high, best = size.least, size.wanted, self._with_replicas(lane, size.least, size.vram_mib)
         while low <= high:
             middle = high if high == size.wanted and low == size.least else (low + high + 1) // 2
-            trial = with_replicas(middle)
+            trial = self._with_replicas(lane, middle, size.vram_mib)
             allowed = self.accounts.allowed_nodes(trial)
             placed = place(self.ledger, trial.fit, self.strategy, allowed, caps) if allowed else None
             if placed is None:
@@ -332,6 +330,11 @@ class Walk:
             low, best = middle + 1, trial
         self._least_lanes[lane.number] = best
         return best
+
+    def _with_replicas(self, lane: Lane, replicas: int, vram_mib: int) -> Lane:
+        """The lane of an elastic job in another size."""
+        shape = sized(lane.shape, replicas, vram_mib)
+        return replace(lane, shape=shape, fit=Fit(shape, self.snapshot.inventory, self.policy.inference_headroom))
 
     def _too_few_cards(self, lane: Lane) -> bool:
         """A cheap look before the real one, once a job has failed and nothing has changed since."""

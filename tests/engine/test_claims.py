@@ -131,6 +131,25 @@ def test_a_memory_slice_is_kept_too() -> None:
     assert_outcomes(made.step(NOW + 1), {"w": "n1", "t": "vram", "u": "n1"})
 
 
+def test_slices_keep_off_a_card_that_is_claimed_whole() -> None:
+    jobs = "s1 a 1 slice=500 prio=100 at=1 @n1:0; s2 a 1 slice=100 prio=100 at=1 @n1:0; w b 1"
+    made = Board("n1: 1 L40 mib=1000", jobs=jobs, preemption=Preemption())
+    assert_outcomes(made.step(NOW), {"w": "stopping"})
+    made.leave(NOW, ["s1"])
+    made.add("t c 1 slice=200 prio=900")
+    assert_outcomes(made.step(NOW + 1), {"w": "stopping", "t": "vram"})
+
+
+def test_an_elastic_winner_starts_in_the_size_of_its_claim_and_looks_for_more() -> None:
+    jobs = "l b 4 prio=100 at=1 @n1; e a 2x4 min=1"
+    made = Board("n1: 4 H100", "a H100:/4; b", jobs, preemption=Preemption())
+    assert_outcomes(made.step(NOW), {"e": "stopping", "l": "preempted for e"})
+    made.leave(NOW)
+    plan = made.decide(NOW)
+    assert [(start.job, len(start.pieces)) for start in plan.starts] == [("e", 1)]
+    assert plan.wake_at == NOW
+
+
 def test_hosts_keep_their_cpus_for_the_winner() -> None:
     made = Board("n1: 8 H100 cpus=8", jobs="l a 1 cpu=8 prio=100 at=1 @n1; w b 1 cpu=6", preemption=Preemption())
     assert_outcomes(made.step(NOW), {"w": "stopping"})

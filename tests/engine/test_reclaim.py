@@ -49,6 +49,16 @@ RECLAIMS: dict[str, tuple[str, str, str, dict[str, str], set[str]]] = {
     "over all models together": (
         "n1: 8 H100; m1: 8 A100", "b; a *:8", "b1 b 8 at=1 @n1; b2 b 8 at=2 @m1; j a 8", {"j": "stopping: … m1"},
         {"b2"}),
+    "only on the models that it is guaranteed": (
+        "n1: 1 B100; n2: 3 H100", "a H100:2; b H100:3", "b1 b 3 at=1 model=H100 @n2; a1 a 1 at=1 @n1; j a 1",
+        {"j": "gpus"}, set()),
+    "a loan of the other model is not asked for": (
+        "n1: 1 B100; n2: 3 H100", "a H100:2; b", "b1 b 3 at=1 @n2; b2 b 1 at=2 @n1; j a 1", {"j": "stopping: … n2"},
+        {"b1"}),
+    "in the size that its number allows": (
+        "n1: 8 H100", "a H100:4; b", "b1 b 8 at=1 @n1; j a 4x2 min=1", {"j": "stopping"}, {"b1"}),
+    "and that its limit allows": (
+        "n1: 8 H100", "a H100:4/4; b", "b1 b 8 at=1 @n1; j a 4x2 min=1", {"j": "stopping"}, {"b1"}),
     "min_runtime protects": (
         "n1: 8 H100", "b; a H100:8", "b1 b 8 at=9401 @n1; j a 8",
         {"j": "reclaim: the guaranteed share of a is lent out… until 1970-01-01 02:46:41"}, set()),

@@ -57,15 +57,17 @@ def vacant(ledger: Ledger, spots: list[Where]) -> bool:
 
 
 def hold(ledger: Ledger, spots: list[Where]) -> None:
-    """Keep the cards from others: those that are free now, and the memory of those in shared use."""
+    """Keep the cards from others: those that are free now, and the memory, or all of it, of those in shared use."""
     for spot in spots:
         piece = spot.piece
         ledger.take_host(spot.node, spot.cpus_milli, spot.memory_mib)
         if not piece.mib:
             ledger.hold_cards(spot.node, piece.gpus)
-            continue
         for gpu in piece.gpus:
-            if ledger.free[spot.node] >> gpu & 1 or ledger.card(spot.node, gpu) in ledger.shared:
+            shared = ledger.card(spot.node, gpu) in ledger.shared
+            if shared and not piece.mib:
+                ledger.take_slice(spot.node, gpu, ledger.shared[ledger.card(spot.node, gpu)])
+            elif shared or (piece.mib and ledger.free[spot.node] >> gpu & 1):
                 ledger.take_slice(spot.node, gpu, piece.mib)
 
 

@@ -36,15 +36,17 @@ class Verdict(NamedTuple):
 
 
 class Right(NamedTuple):
-    """By what right: a higher ``priority``, or a number that is promised by the teams ``promised_by``.
+    """By what right: a higher ``priority``, or what a team is guaranteed of some models.
 
-    A job that has just given way takes no loan of a higher ``priority`` back: otherwise the two rights would chase
-    each other round.
+    ``numbers`` has these models, each with the teams out of whose numbers that is promised.
+
+    A job that has just given way, whole or in part, takes no loan of a higher ``priority`` back: otherwise the two
+    rights would chase each other round.
     """
 
     cause: Cause | None
     priority: int = ANY_PRIORITY
-    promised_by: tuple[int, ...] = ()
+    numbers: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 class Candidate(NamedTuple):
@@ -104,7 +106,7 @@ class Taking:
             if verdict.found is not None:
                 return verdict
         waiting_for_loans: Verdict | None = None
-        if self._policy.reclaim.enabled and self._entitled(lane):
+        if self._policy.reclaim.enabled and self._entitled_on(lane):
             verdict = self._try(lane, job, Cause.RECLAIM, future, caps)
             if verdict.found is not None:
                 return verdict
@@ -139,11 +141,11 @@ class Taking:
             (piece.node, gpu) in cards for running in self._stopping for piece in running.pieces for gpu in piece.gpus
         )
 
-    def _entitled(self, lane: Lane) -> bool:
-        """Whether the team stays within its guaranteed number with this job."""
+    def _entitled_on(self, lane: Lane) -> tuple[str, ...]:
+        """The models on which the team stays within its guaranteed number with this job."""
         fit = lane.fit
-        left = self._accounts.entitlement(lane.team, fit.models)
-        return left > 0 and min((fit.needs(model) for model in fit.models), default=left + 1) <= left
+        left = {model: self._accounts.entitlement(lane.team, (model,)) for model in fit.models}
+        return tuple(model for model in fit.models if left[model] > 0 and fit.needs(model) <= left[model])
 
     def _try(
         self, lane: Lane, job: PendingJob, cause: Cause | None, future: Callable[[], Ledger], caps: CapsAfter
@@ -161,13 +163,15 @@ class Taking:
         def unreserved(given_up: Sequence[Unit]) -> Mapping[int, int]:
             return caps(job, [(self._snapshot.running[unit.job], unit.pieces) for unit in given_up])
 
-        nodes = self._accounts.allowed_by(fit, lane.team, hope.used)
+        within = fit.inventory.of_model(tuple(model for model, _ in right.numbers)) if right.numbers else fit.nodes
+        nodes = self._accounts.allowed_by(fit, lane.team, hope.used) & within
         if not _would_fit(hope.best, fit, self._strategy, nodes, unreserved(hope.units)):
             return Verdict(cause, None, hope.opens)
         leaving = self._leaving_amounts()
 
         def allowed(given_up: Sequence[Unit]) -> int:
-            return self._accounts.allowed_after(fit, lane.team, [*leaving, *((u.team, u.amounts) for u in given_up)])
+            used = [*leaving, *((unit.team, unit.amounts) for unit in given_up)]
+            return self._accounts.allowed_after(fit, lane.team, used) & within
 
         search = Search(future(), fit, self._strategy, allowed, unreserved)
         by_node = cause is Cause.PREEMPTION and fit.solo and not fit.slices
@@ -181,8 +185,9 @@ class Taking:
             return Right(cause, priority=job.priority)
         if cause is None:
             return Right(cause)
-        at_most = job.priority if job.returning else ANY_PRIORITY
-        return Right(cause, at_most, self._accounts.promised_by(lane.team, lane.fit.models))
+        gave_way = job.returning or lane.number < 0  # a job that runs asks back what it may have given up
+        numbers = tuple((model, self._accounts.promised_by(lane.team, model)) for model in self._entitled_on(lane))
+        return Right(cause, job.priority if gave_way else ANY_PRIORITY, numbers)
 
     def _hope(self, right: Right, future: Callable[[], Ledger]) -> Hope:
         units, opens = self._units(right) if right.cause is not None else (self._surplus_units(), NEVER)
@@ -225,7 +230,7 @@ class Taking:
         units = [unit for candidate in open_now for unit in self._parts_of(candidate)]
         if cause is Cause.RECLAIM:
             units.sort(key=lambda unit: (unit.whole, -unit.started, unit.job))
-            return self._only_loans(units, right.promised_by), opens
+            return self._only_loans(units, dict(right.numbers)), opens
         units.sort(key=lambda unit: (unit.whole, unit.lost, -unit.started, unit.job))
         return units, opens
 
@@ -239,15 +244,15 @@ class Taking:
                 units += [unit for unit in self._parts_of(candidate) if not unit.whole][:beyond]
         return units
 
-    def _only_loans(self, units: list[Unit], promised_by: tuple[int, ...]) -> list[Unit]:
-        """Of units in order, those whose team is above its guaranteed number when their turn comes."""
+    def _only_loans(self, units: list[Unit], numbers: Mapping[str, tuple[int, ...]]) -> list[Unit]:
+        """Of units in order, those whose team is above its guaranteed number, of the models asked for, in its turn."""
         books = self._accounts.copy_used()
         for team, amounts in self._leaving_amounts():
             self._accounts.add(books, team, amounts, -1)
         loans = []
         for unit in units:
-            models = tuple(model for model, _ in unit.amounts)
-            if self._accounts.borrowed(unit.team, models, books, promised_by) > 0:
+            models = [model for model, _ in unit.amounts if model in numbers]
+            if any(self._accounts.borrowed(unit.team, model, books, numbers[model]) > 0 for model in models):
                 loans.append(unit)
                 self._accounts.add(books, unit.team, unit.amounts, -1)
         return loans
