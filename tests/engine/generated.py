@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from quotas.limits import Amount, Quota, QuotaTree, Team
 from scheduler.engine.cluster import CardState, Node, NodeState
-from scheduler.engine.demand import Group, Kind, PendingJob, Shape
-from scheduler.engine.policy import Backpressure, Placement, Policy, Preemption, Queueing, Reclaim
+from scheduler.engine.demand import Group, Kind, Level, PendingJob, Shape, Topology
+from scheduler.engine.policy import Backpressure, Elastic, Placement, Policy, Preemption, Queueing, Reclaim
 
 T = TypeVar("T")
 NAMES = ("n1", "n2", "n3", "n10", "x1", "x2")
@@ -114,6 +114,83 @@ def a_move(dice: Random) -> Move:
 
 
 _KINDS = (*["submit"] * 6, *["finish"] * 3, "requeue", "cancel", "run", "leave", "join", "node", "card", "tree")
+
+# Clusters on which people take from each other: whole cards mostly, limits on time, elastic jobs, racks.
+
+
+def a_racked_node(dice: Random) -> Node:
+    return Node(
+        dice.choice(NAMES), dice.choice((1, 2, 3, 4)), dice.choice("AAAB"), vram_mib=10, reserve_mib=0,
+        cpus_milli=9000, memory_mib=100, rack=dice.choice(("r1", "r2")),
+    )  # fmt: skip
+
+
+def a_guaranteed_tree(dice: Random) -> QuotaTree:
+    """Teams of which some are guaranteed something, some bounded, some below another."""
+    teams = []
+    for position, name in enumerate(TEAMS):
+        quotas = tuple(_a_guarantee(dice, model) for model in some(dice, ("A", "A", "*"), 0.7)[:1])
+        parent = dice.choice((None, None, *TEAMS[:position]))
+        teams.append(Team(name, parent, dice.choice((1.0, 2.0, 0.5)), quotas))
+    return QuotaTree(tuple(teams))
+
+
+def _a_guarantee(dice: Random, model: str) -> Quota:
+    limit = Amount(dice.choice((2, 4, 6))) if dice.random() < 0.4 else None
+    lent = Amount(dice.choice((0, 1, 2))) if dice.random() < 0.15 else None
+    return Quota(model, Amount(dice.choice((0, 1, 2, 2, 3, 4))), limit, lent)
+
+
+def a_taking_policy(dice: Random) -> Policy:
+    return Policy(
+        dice.choice(tuple(Queueing)), dice.random() < 0.7, dice.choice((0, 1, 2)),
+        placement=dice.choice(PLACEMENTS), elastic=Elastic(dice.random() < 0.6),
+        preemption=Preemption(dice.random() < 0.8, *dice.choice(((0.0, 900.0, 9, 0.0), (5.0, 30.0, 2, 10.0)))),
+        reclaim=Reclaim(dice.random() < 0.6, dice.choice((0.0, 5.0))),
+    )  # fmt: skip
+
+
+def a_taking_job(dice: Random) -> PendingJob:
+    replicas, gpus = dice.choice((1, 1, 1, 2, 3)), dice.choice((1, 1, 2, 3))
+    least = most = None
+    if dice.random() < 0.3:
+        least, most = dice.choice((None, 1)), dice.choice((None, replicas + 2))
+    share = dice.random() < 0.1
+    group = Group(
+        "main", replicas, 1 if share else gpus, cpus_milli=100, memory_mib=1, vram_mib=4 if share else 0, share=share,
+        models=some(dice, "AAB", 0.2)[:1], min_replicas=least, max_replicas=most,
+    )  # fmt: skip
+    return PendingJob(
+        "", dice.choice(TEAMS), Shape((group,), a_topology(dice)), priority=dice.choice((100, 200, 500, 900)),
+        submitted=float(dice.randrange(5)), time_limit=dice.choice((None, None, 20.0, 50.0, 90.0)),
+        preemptible=dice.random() < 0.9, min_runtime=dice.choice((None, None, None, 15.0)),
+        checkpoint_every=dice.choice((None, 5.0)),
+    )  # fmt: skip
+
+
+def a_topology(dice: Random) -> Topology:
+    kind = dice.choice((*[""] * 9, "require", "prefer", "spread"))
+    level = dice.choice((Level.NODE, Level.RACK))
+    if kind == "spread":
+        return Topology(spread=level, max_per_domain=dice.choice((None, 0.5)))
+    return Topology(**{kind: level}) if kind else Topology()
+
+
+def a_taking_move(dice: Random) -> Move:
+    kind = dice.choice((*["submit"] * 6, "finish", "cancel", "node", "tree", "wait"))
+    what: object = a_taking_job(dice) if kind == "submit" else None
+    if kind == "node":
+        what = dice.choice((NodeState.READY, NodeState.READY, NodeState.DOWN, NodeState.CORDONED))
+    return Move(kind, dice.randrange(100), a_guaranteed_tree(dice) if kind == "tree" else what)
+
+
+takings = st.tuples(
+    st.lists(drawn(a_racked_node), min_size=1, max_size=3, unique_by=lambda node: node.name),
+    drawn(a_guaranteed_tree),
+    drawn(a_taking_policy),
+    st.lists(drawn(a_taking_job), min_size=5, max_size=10),
+    st.lists(drawn(a_taking_move), min_size=2, max_size=10),
+)
 
 nodes = st.lists(drawn(a_node), min_size=2, max_size=5, unique_by=lambda node: node.name)
 histories = st.tuples(
