@@ -52,16 +52,17 @@ _LOCK = Lock()
 def explain_job(job: Job, now: datetime) -> dict[str, Any] | None:
     """The funnel, who is ahead, the expected start and what would start it now, in plain values for JSON.
 
-    None where the job does not wait, or a look at the rows does not know it yet. Times are ISO 8601 in UTC. A dozen
+    None where the job does not wait. Times are ISO 8601 in UTC. A dozen
     queries, and for a full cluster some seconds, once in five seconds for all jobs of it.
     """
     if job.state not in WAITING_STATES:
         return None
     look = look_of(job.cluster_id, now)
-    try:
-        lane, _ = find(look.snapshot, job.key)
-    except KeyError:
-        return None
+    if job.key not in look.forecast.estimates:  # it came after that
+        look = look_of(job.cluster_id, now, anew=True)
+        if job.key not in look.forecast.estimates:
+            return None
+    lane, _ = find(look.snapshot, job.key)
     estimate = look.forecast.estimates[job.key]
     before = ahead(look.snapshot, look.policy, look.at, job.key)
     return {
@@ -73,12 +74,12 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any] | None:
     }
 
 
-def look_of(cluster_id: int, now: datetime) -> Look:
+def look_of(cluster_id: int, now: datetime, *, anew: bool = False) -> Look:
     """The look at a cluster that this process has, or a new one: never of another version, never too old."""
     version = Cluster.objects.values_list("version", flat=True).get(pk=cluster_id)
     with _LOCK:
         kept = _LOOKS.get(cluster_id)
-        if kept is not None and kept.version == version and 0 <= now.timestamp() - kept.at < KEPT_SECONDS:
+        if not anew and kept is not None and kept.version == version and 0 <= now.timestamp() - kept.at < KEPT_SECONDS:
             return kept
         live = look_at(cluster_id, now)
         policy, at = live.roster.policy, now.timestamp()

@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from api import job_body
 from api.etags import answer
 from api.events import EventSerializer, events_with_names
+from api.explaining import ExplanationSerializer
 from api.filters import SinceFilter
 from api.logs import PARAMETERS as LOG_PARAMETERS
 from api.logs import LogSerializer, PlainText, log_answer
@@ -33,6 +34,7 @@ from jobs.submission import Submitted, team_for
 from scheduler.inventory.models import Allocation
 from scheduler.selectors import why_waiting
 from scheduler.targets import target_for
+from scheduler.why import explain_job
 from teams.problems import Invalid
 
 IDEMPOTENCY = OpenApiParameter(
@@ -244,6 +246,13 @@ class JobViewSet(Resource):
             message = job.state_why or f"it is {job.state}"
             plain = {"since": job.state_at, "code": None, "message": message, "facts": {}}
         return Response(WhyWaitsSerializer({"state": job.state, **plain}).data)
+
+    @extend_schema(summary="All that is known of why it waits", responses={200: ExplanationSerializer, 204: None})
+    @action(detail=True, filterset_class=None)
+    def explanation(self, request: Request, key: str) -> Response:
+        """The funnel, who is ahead, the expected start, what would start it now. 204 where it does not wait."""
+        told = explain_job(self._job(key), timezone.now())
+        return Response(status=204) if told is None else Response(ExplanationSerializer(told).data)
 
     @extend_schema(summary="Its attempts, oldest first", responses=AttemptSerializer(many=True))
     @action(detail=True, filterset_class=None, pagination_class=None)

@@ -256,3 +256,18 @@ def test_scopes_of_a_token_are_kept(world: World) -> None:
     reader = asker(world.ann, Scope.READ)
     assert reader.refused("POST", "/jobs/", HELLO) == (403, "scope_missing")
     assert asker(world.ann, Scope.SUBMIT).post("/jobs/", HELLO, status=201)["state"] == "queued"
+
+
+def test_a_wait_is_explained_in_full(world: World, ann: Asker) -> None:
+    live = world.take_over()
+    ann.post("/jobs/", HELLO | {"gpus": 3, "time_limit": "1h"}, status=201)
+    waits = ann.post("/jobs/", HELLO | {"gpus": 8, "replicas": 2}, status=201)["key"]
+    world.cycle(live)
+    told = ann.get(f"/jobs/{waits}/explanation/")
+    assert told["funnel"][0]["steps"][0]["gate"] == "model"
+    assert told["ahead"]["jobs"] == 0
+    assert told["remedies"]
+    if told["estimate"]["high"] is None:
+        assert told["estimate"]["why"]["message"]
+    running = Job.objects.exclude(key=waits).get()
+    assert ann.ask("GET", f"/jobs/{running.key}/explanation/").status_code == 204

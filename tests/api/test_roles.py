@@ -20,6 +20,7 @@ TABLE: list[tuple[str, str, Any, str]] = [
     ("GET", "/version/", None, "200 200 200 200 200 200 200"),
     ("GET", "/jobs/{job}/", None, "401 404 200 200 200 200 200"),
     ("GET", "/jobs/{job}/why/", None, "401 404 200 200 200 200 200"),
+    ("GET", "/jobs/{job}/explanation/", None, "401 404 200 200 200 200 200"),
     ("GET", "/jobs/{job}/logs/", None, "401 404 200 200 200 200 200"),
     ("GET", "/jobs/{job}/events/", None, "401 404 200 200 200 200 200"),
     ("GET", "/jobs/{job}/attempts/", None, "401 404 200 200 200 200 200"),

@@ -69,6 +69,15 @@ def test_a_held_job_says_so() -> None:
     assert [each["kind"] for each in told["remedies"]] == ["release"]
 
 
+def test_a_job_that_came_after_the_last_look_is_looked_for() -> None:
+    world = make_world(node("n1", 4))
+    now = timezone.now()
+    look_of(world.cluster.pk, now)
+    told = explain_job(world.submit(gpus=1), now)
+    assert told is not None
+    assert told["estimate"]["low"] == told["estimate"]["high"] == now.isoformat()
+
+
 def test_a_look_is_kept_for_a_moment() -> None:
     world = make_world(node("n1", 4))
     now = timezone.now()
