@@ -4,8 +4,9 @@
 
 First an empty cluster with the whole queue waiting is filled, from a process that has to read all rows (`burst`).
 Then, with the queue at a tenth of its depth (`shallow`) and at all of it (`deep`), each cycle some jobs end and as many
-arrive as have started: what a cycle costs, how many statements it takes, what a start costs at either depth, and how
-many starts a second go through: placed and committed by the loop, launched and noted by the dispatcher behind it.
+arrive as have started: what a cycle costs, how many statements it takes, and what a start costs at either depth. At last
+five times as many end (`busy`): how many starts a second go through, placed and committed by the loop, launched and
+noted by the dispatcher behind it.
 """
 
 # ruff: noqa: E402  Django has to be set up before its models are imported
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import django
@@ -50,12 +51,16 @@ from scheduler.rounds import dispatch
 from scheduler.timings import Timings
 from teams.models import Team, User
 
+BUSY = 5
+"""So many times the usual ends a cycle show how many starts a second go through when the loop has all it can do."""
+
 
 @dataclass
 class Measured:
     """What some cycles took: seconds of each, of their dispatches, statements of each, starts of all together."""
 
     cycles: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
     steps: dict[str, list[float]] = field(default_factory=dict)
     dispatches: list[float] = field(default_factory=list)
     queries: list[int] = field(default_factory=list)
@@ -65,6 +70,7 @@ class Measured:
         return {
             "cycle_seconds_p95": percentile(self.cycles, 0.95),
             "cycle_seconds_median": median(self.cycles),
+            "cycle_cpu_seconds_median": median(self.cpu),
             "steps_median": {step: median(each) for step, each in self.steps.items()},
             "dispatch_seconds_median": median(self.dispatches),
             "starts_per_cycle": median(self.starts),
@@ -122,9 +128,10 @@ class Bench:
         """One tick and the dispatch that it leads to."""
         queries: list[str] = []
         with counted(queries):
-            began = perf_counter()
+            began, cpu = perf_counter(), process_time()
             turn = self.loop.tick(self.cluster.pk)
             took = perf_counter() - began
+            into.cpu.append(process_time() - cpu)
         began = perf_counter()
         dispatch(self.cluster, self.backend, clock=timezone.now, chance=self.dice.random)
         into.dispatches.append(perf_counter() - began)
@@ -144,19 +151,19 @@ class Bench:
                 break
         return burst
 
-    def churn(self, depth: int) -> Measured:
-        """Cycles in which some jobs end, and as many arrive as have started, at this depth of the queue."""
+    def churn(self, depth: int, ends: int, cycles: int) -> Measured:
+        """Cycles in which so many jobs end, and as many arrive as have started, at this depth of the queue."""
         self._bring_queue_to(depth)
         warm = Measured()
         for _ in range(3):
-            self._turn_over(warm, depth)
+            self._turn_over(warm, depth, ends)
         found = Measured()
-        for _ in range(self.size["cycles"]):
-            self._turn_over(found, depth)
+        for _ in range(cycles):
+            self._turn_over(found, depth, ends)
         return found
 
-    def _turn_over(self, into: Measured, depth: int) -> None:
-        self.end_some(self.size["ends"])
+    def _turn_over(self, into: Measured, depth: int, ends: int) -> None:
+        self.end_some(ends)
         waiting = Job.objects.filter(state__in=WAITING_STATES).count()
         self.submit(max(0, depth - waiting))
         self.cycle(into)
@@ -258,17 +265,20 @@ def main(size: dict[str, int]) -> dict[str, Any]:
     burst = bench.fill()
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-    shallow = bench.churn(max(1, size["pending"] // 10))
-    deep = bench.churn(size["pending"])
+    ends, cycles = size["ends"], size["cycles"]
+    shallow = bench.churn(max(1, size["pending"] // 10), ends, cycles)
+    deep = bench.churn(size["pending"], ends, cycles)
+    busy = bench.churn(size["pending"], BUSY * ends, max(3, cycles // 4)).plain()
     low, full = shallow.plain(), deep.plain()
     return {
         "cycle_seconds_p95": full["cycle_seconds_p95"],
-        "starts_per_second": full["starts_per_second"],
+        "starts_per_second": busy["starts_per_second"],
         "queries_per_cycle": full["queries_per_cycle"],
         "cost_per_start_growth": full["cost_per_start"] / low["cost_per_start"],
         "burst": {**burst.plain(), "starts": sum(burst.starts), "cycles": burst.cycles},
         "shallow": low,
         "deep": full,
+        "busy": busy,
     }
 
 
