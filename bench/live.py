@@ -20,7 +20,7 @@ CYCLE_SECONDS_P95, STARTS_PER_SECOND = 1.0, 500.0
 MOST_QUERIES = 40
 """A cycle that starts, ends and explains takes no more statements than that, however many jobs there are."""
 MOST_GROWTH = 2.0
-"""What a start costs at the full depth of the queue, in times of what it costs at a tenth of it: ten would be linear."""
+"""What a start costs at the full depth of the queue, in times of that at a tenth of it; ten would be linear."""
 TIMEOUT_S = 1_800
 
 

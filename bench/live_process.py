@@ -4,7 +4,7 @@
 
 First an empty cluster with the whole queue waiting is filled, from a process that has to read all rows (`burst`).
 Then, with the queue at a tenth of its depth (`shallow`) and at all of it (`deep`), each cycle some jobs end and as many
-arrive as have started: what a cycle costs, how many statements it takes, and what a start costs at either depth. At last
+arrive as have started: what a cycle costs, how many statements it takes, and what a start costs at either depth. Then
 five times as many end (`busy`): how many starts a second go through, placed and committed by the loop, launched and
 noted by the dispatcher behind it.
 """
