@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from rota.embedded.processes import is_alive
+from rota_client.shim.processes import descendants
 from scheduler.backends.local import LocalBackend
 from tests.integration.running import Running, a_home, a_rota, until
 
@@ -104,12 +106,15 @@ def alive(rota: Running) -> dict[str, int]:
 
 
 def kill_everything(rota: Running) -> None:
+    """The whole tree: the supervisor, and one by one whatever is a descendant of it."""
     children = rota.children()
     assert rota.process is not None
+    below = descendants(rota.process.pid)
+    assert {child.pid for child in children.values()} <= {seen.pid for seen in below}
     rota.process.kill()
-    for child in children.values():
-        if is_alive(child):
-            os.kill(child.pid, signal.SIGKILL)
+    for seen in below:
+        with suppress(ProcessLookupError):
+            os.kill(seen.pid, signal.SIGKILL)
     rota.process.wait(10)
     until(lambda: not any(is_alive(one) for one in children.values()), 15, lambda: children)
 

@@ -259,9 +259,9 @@ def main(folder: str) -> NoReturn:
     status = 1
     try:
         os.closerange(3, 1 << 20)
-        if os.getsid(0) != os.getpid():
-            os.setsid()
-        _live(folder)
+        placed = _stand_alone()
+        os.setsid()
+        _live(folder, placed)
         status = 0
     except BaseException as error:
         # Without traceback, whose import is slow; the backend finds the replica deserted and cleans up.
@@ -273,7 +273,22 @@ def main(folder: str) -> NoReturn:
         os._exit(status)  # taking the interpreter down in order would cost as much as all of the above
 
 
-def _live(folder: str) -> None:
+def _stand_alone() -> int:
+    """Go on as a child of nobody: who kills a server with all that is below it, one by one, shall not reach the jobs.
+
+    The process that was started ends when the returned descriptor is closed: once the shim has its lock and its
+    record, or has ended. Until then its starter sees it living, and from then on it looks for those.
+    """
+    read, placed = os.pipe()
+    if os.fork():
+        os.close(placed)
+        os.read(read, 1)
+        os._exit(0)
+    os.close(read)
+    return placed
+
+
+def _live(folder: str, placed: int) -> None:
     wake = _listen()
     spec = records.read(os.path.join(folder, records.SPEC))
     if spec is None or not _lock(folder) or records.read(os.path.join(folder, records.EXIT)):
@@ -281,6 +296,7 @@ def _live(folder: str) -> None:
     boot = processes.boot_id()
     if me := processes.identify(os.getpid(), boot):
         _try_write(os.path.join(folder, records.SHIM), me.pairs())
+    os.close(placed)
     supervisor = Supervisor(folder, spec, wake)
     # After the record above: whoever writes `stop` either finds it and signals us, or has written before we look.
     stop = records.read(os.path.join(supervisor.attempt, records.STOP))

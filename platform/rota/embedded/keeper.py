@@ -27,7 +27,7 @@ LOUD_AFTER = 3
 
 
 class Reaper:
-    """Waits for everything that ends: our children, and orphans that became ours because we are the sub-reaper."""
+    """Waits for everything that ends: our children and, where we are the first process of a container, all orphans."""
 
     def __init__(self) -> None:
         self._watched: dict[int, tuple[subprocess.Popen[bytes], asyncio.Event]] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LINUX = sys.platform.startswith("linux")
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
 
 
@@ -110,12 +110,6 @@ def send(pid: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def become_subreaper() -> None:
-    """Make orphans of our children ours, so that one process tree holds all and no zombie is left."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with(parent: int, number: int) -> Callable[[], None]:

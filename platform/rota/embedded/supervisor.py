@@ -28,7 +28,7 @@ from rota.embedded.layout import Layout
 from rota.embedded.listener import listen, local_url
 from rota.embedded.output import Console, LogFile, understand
 from rota.embedded.place import database_owner, prepare
-from rota.embedded.processes import become_subreaper, identify
+from rota.embedded.processes import identify
 from rota.env import ROOT, Env
 
 READY_SECONDS = 90.0
@@ -97,7 +97,6 @@ class Supervisor:
     # --- up ---
 
     def _install_signals(self) -> None:
-        become_subreaper()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop.set)

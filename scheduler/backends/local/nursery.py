@@ -1,7 +1,9 @@
-"""The shims that this process has started.
+"""The shims that this process is starting.
 
-They are its children, so it alone can collect them when they end; children belong to the process, not to the backend
-object that started them, and so does this list: whichever backend looks next collects for all.
+Until a shim has its lock and its record, what was started here waits beside it, as a child of this process, which alone
+can collect it. Children belong to the process, not to the backend object that started them, and so does this list:
+whichever backend looks next collects for all. The shim itself is nobody's child, so it outlives whoever kills us with
+all that is below us.
 """
 
 from __future__ import annotations
@@ -56,5 +58,5 @@ def collect() -> None:
 
 
 def lives(token: str) -> bool:
-    """Whether the shim that was started for this token had not ended when we last collected."""
+    """Whether the shim that was started for this token was not yet in place, nor had ended, when we last collected."""
     return token in _living
