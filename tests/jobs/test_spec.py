@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.reading import SpecError
-from jobs.spec import JOB_FIELDS, Budgets, JobSpec, ScaleWindow, parse_job
-from scheduler.engine.demand import Group, Kind, Level, Shape, Topology
+from jobs.spec import JOB_FIELDS, Budgets, JobSpec, parse_job
+from scheduler.engine.demand import Group, Kind, Level, ScaleWindow, Shape, Topology
 
 NAN, INF = float("nan"), float("inf")
 
