@@ -110,6 +110,7 @@ PROBLEMS: tuple[str, ...] = (
     _("must not come to more than {most} GPUs"),
     _("is missing: a job that shares its cards says how much memory it takes"),
     _("is not a job's to set"),
+    _("must be an absolute path, not {value}"),
     _("{name} is there twice"),
     _("{name} cannot name a variable"),
     _("line {line}: must be NAME=VALUE"),

@@ -61,6 +61,17 @@ def local_options(user: str | None) -> dict[str, Any]:
     return {"root": settings.LAYOUT.jobs, "run_as": run_as, "cwd": _start_folder(run_as)}
 
 
+def user_of_jobs() -> str:
+    """The name of the user whose rights local commands get, where this process would start them."""
+    uid = os.geteuid()
+    if uid == 0:
+        return settings.ENV.local_user or NOBODY
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # a bare uid, as in containers
+        return str(uid)
+
+
 def _start_folder(run_as: RunAs | None) -> str:
     home = Path.home() if run_as is None else Path(pwd.getpwuid(run_as.uid).pw_dir)
     try:

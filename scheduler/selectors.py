@@ -93,4 +93,4 @@ def _why(job: Job, waits: tuple[str, ...], lane: LaneHold | None, now: datetime)
 
 
 def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at, ZoneInfo(settings.TIME_ZONE)).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(at, ZoneInfo(settings.TIME_ZONE)).strftime("%Y-%m-%d %H:%M:%S %Z")

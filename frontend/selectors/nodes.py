@@ -104,7 +104,7 @@ def counts(wanted: Filter) -> dict[str, int]:
 def offset_of(query: Mapping[str, Any]) -> int:
     """Where the page begins that an address asks for."""
     given = str(query.get("from", "0"))
-    return min(int(given), 1_000_000) if given.isascii() and given.isdigit() else 0
+    return min(int(given), 1_000_000) if given.isascii() and given.isdigit() and len(given) < 16 else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from frontend.views.dashboard import chart, histogram, reason_rows
 from frontend.views.page import PageRequest, attempt, back, page, show
 from frontend.words import GPU_STATES, NODE_STATES
 from jobs.states import Actor
+from scheduler.connect import user_of_jobs
 from scheduler.inventory import services
 from scheduler.inventory.models import BackendKind, Cluster, Node
 from teams.selectors import live_teams
@@ -47,6 +48,7 @@ def cluster_page(request: PageRequest, slug: str) -> HttpResponse:
             "reasons": reason_rows(found),
             "nodes": nodes.page_of(nodes.Filter(cluster=slug), size=nodes.SOME),
             "local": cluster.backend == BackendKind.LOCAL,
+            "user_of_jobs": user_of_jobs(),
             "access": cluster.access.select_related("team", "granted_by").order_by("team__slug"),
             "teams": live_teams() if request.user.is_superuser else [],
         },

@@ -125,4 +125,4 @@ def _chips(counts: dict[str, int], chosen: str) -> list[dict[str, object]]:
 
 def _offset(request: PageRequest) -> int:
     given = request.GET.get("from", "0")
-    return min(int(given), 100_000) if given.isascii() and given.isdigit() else 0
+    return min(int(given), 100_000) if given.isascii() and given.isdigit() and len(given) < 16 else 0

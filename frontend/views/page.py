@@ -35,6 +35,8 @@ def page(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBas
 
     @wraps(view)
     def checked(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        if not _is_text(request):
+            return render(request, "400.html", status=400)
         try:
             return view(cast(PageRequest, request), *args, **kwargs)
         except NotFound as problem:
@@ -43,6 +45,12 @@ def page(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBas
             return render(request, "403.html", {"exception": words.said(problem.message)}, status=403)
 
     return cast(Callable[Concatenate[HttpRequest, P], HttpResponseBase], login_required(checked))
+
+
+def _is_text(request: HttpRequest) -> bool:
+    """Whether all that was sent can be stored: no keyboard types a NUL, and no database keeps one."""
+    pairs = (pair for given in (request.GET, request.POST) for pair in given.lists())
+    return not any("\0" in text for name, values in pairs for text in (name, *values))
 
 
 def show(request: HttpRequest, template: str, context: Mapping[str, Any], status: int = 200) -> HttpResponse:

@@ -11,6 +11,7 @@ from django.utils import translation
 from django.utils.decorators import sync_and_async_middleware
 
 from api.errors import CONTENT_TYPE, plain_problem
+from api.parsing import BODY_MOST
 
 Sync = Callable[[HttpRequest], HttpResponseBase]
 Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
@@ -18,6 +19,8 @@ ROOT = "/api/"
 LANGUAGE = "en"
 """For programs: codes, and sentences in one language; the pages say the same in the reader's."""
 _SAID = {404: "there is no such address", 500: "something went wrong here; the log of the server says what"}
+
+_TOO_LARGE = f"the body is larger than {BODY_MOST} bytes"
 
 
 @sync_and_async_middleware
@@ -28,6 +31,8 @@ def api_answers(get_response: Sync | Async) -> Sync | Async:
         async def asynchronous(request: HttpRequest) -> HttpResponseBase:
             if not _begins(request):
                 return cast(HttpResponseBase, await get_response(request))
+            if _too_large(request):
+                return plain_problem(request, 413, _TOO_LARGE)
             with translation.override(LANGUAGE):
                 return _ends(request, await get_response(request))
 
@@ -36,6 +41,8 @@ def api_answers(get_response: Sync | Async) -> Sync | Async:
     def synchronous(request: HttpRequest) -> HttpResponseBase:
         if not _begins(request):
             return cast(HttpResponseBase, get_response(request))
+        if _too_large(request):
+            return plain_problem(request, 413, _TOO_LARGE)
         with translation.override(LANGUAGE):
             return _ends(request, cast(HttpResponseBase, get_response(request)))
 
@@ -50,6 +57,12 @@ def _begins(request: HttpRequest) -> bool:
     if not request.path_info.endswith("/"):
         request.path_info += "/"
     return True
+
+
+def _too_large(request: HttpRequest) -> bool:
+    """Whether the body is said to be larger than any view takes: Django would call that a malformed request."""
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    return length.isdecimal() and (len(length) > 15 or int(length) > BODY_MOST)
 
 
 def _ends(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

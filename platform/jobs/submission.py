@@ -143,6 +143,8 @@ def _read(body: Mapping[str, Any], team: Team, user: User) -> JobSpec:
     for field, own in (("team", team.slug), ("user", user.get_username())):
         if getattr(spec, field) != own:
             raise Invalid("invalid", f"{field}: must be {own} here", field=field)
+    if spec.cwd is not None and not (spec.cwd.startswith("/") and spec.cwd.isprintable()):
+        raise Invalid("invalid", f"cwd: must be an absolute path, not {shown(spec.cwd)}", field="cwd")
     for key, _ in spec.env:
         if key in RESERVED_ENV or key.startswith(RESERVED_ENV_PREFIX):
             raise Invalid("invalid", f"env.{key}: is not a job's to set", field=f"env.{key}")

@@ -61,6 +61,7 @@ def raw(asking: Asker, body: bytes | str, kind: str = "application/json", **head
         (b'{"name": "x", "labels": {"a\\u0000": "b"}}', (400, "malformed")),
         (b'{"name": "\\ud800"}', (400, "malformed")),
         (b'{"name": "' + b"x" * (1 << 20) + b'"}', (413, "too_large")),
+        (b'{"name": "' + b"x" * (3 << 20) + b'"}', (413, "too_large")),  # more than Django itself would read
     ],
 )
 def test_a_body_that_makes_no_sense_is_a_problem(world: World, body: bytes, refusal: tuple[int, str]) -> None:

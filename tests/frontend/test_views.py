@@ -16,6 +16,7 @@ from django.utils import timezone
 from frontend.urls import urlpatterns
 from jobs.models import Job
 from jobs.services import cancel
+from scheduler.connect import user_of_jobs
 from scheduler.inventory.models import Cluster, Node
 from scheduler.inventory.services import create_cluster
 from teams.models import Role, User
@@ -110,6 +111,18 @@ def test_what_is_not_there_or_not_ones_own_is_not_found(world: World) -> None:
     assert client_of(outsider).post(f"/jobs/{job.key}/cancel").status_code == 404
     assert "job-" not in client_of(outsider).get("/jobs/").content.decode()
     assert job.name not in client_of(outsider).get("/events/").content.decode()
+
+
+@pytest.mark.parametrize("address", ["/jobs/?text=%00", "/nodes/?text=a%00", "/events/?team=%00", "/queue/?%00=1"])
+def test_what_is_no_text_is_refused_in_words(world: World, address: str) -> None:
+    answer = client_of(world.ann).get(address)
+    assert (answer.status_code, "Not understood" in answer.content.decode()) == (400, True)
+    assert client_of(world.admin).post("/teams/new", {"name": "a\0b"}).status_code == 400
+
+
+def test_an_endless_number_in_an_address_is_no_number(world: World) -> None:
+    for address in ("/queue/", "/nodes/", f"/clusters/{world.cluster.slug}/nodes/"):
+        assert client_of(world.ann).get(address, {"from": "9" * 5000}).status_code in (200, 404), address
 
 
 # --- queries ---
@@ -327,7 +340,8 @@ def test_only_admins_cordon_and_always_with_a_reason(world: World) -> None:
 def test_the_local_cluster_says_who_may_use_it(world: World) -> None:
     create_cluster(slug="local", name="This machine", backend="local")
     client = client_of(world.admin)
-    assert "with the rights of whoever started Rota" in client.get("/clusters/local/").content.decode()
+    assert f"as its user {user_of_jobs()}," in client.get("/clusters/local/").content.decode()
+    assert user_of_jobs() != "root"
     client_of(world.ann).post("/clusters/local/access", {"team": world.team.slug})
     assert not Cluster.objects.get(slug="local").access.exists()
     client.post("/clusters/local/access", {"team": world.team.slug, "default": "on"})
@@ -381,3 +395,7 @@ def test_a_one_time_password_leads_to_its_change_and_nowhere_else(world: World) 
     assert client.get("/").headers["Location"] == "/accounts/password/change/"
     page = client.get("/accounts/password/change/").content.decode()
     assert "You signed in with a one-time password" in page
+    assert "password/reset" not in page, "who has just been given a password is not asked whether it is forgotten"
+    new = {"oldpassword": "given out once 1", "password1": "my very own 2", "password2": "my very own 2"}
+    assert client.post("/accounts/password/change/", new).headers["Location"] == "/"
+    assert client.get("/").status_code == 200

@@ -123,7 +123,7 @@ def test_terminated_it_stops_within_ten_seconds_and_down_ends_the_jobs(rota: Run
     assert not rota.children()
     assert job_runs(rota)
     said = rota.command("down", "--jobs")
-    assert (said.returncode, said.stdout.splitlines()[-1]) == (0, "Ending 1 local jobs.")
+    assert (said.returncode, said.stdout.splitlines()[-1]) == (0, "Ending 1 local job.")
     until(lambda: not rota.everything_of_it(), 5, rota.everything_of_it)
 
 

@@ -166,6 +166,7 @@ def test_which_team_a_job_is_for(world: World) -> None:
         ({"user": "root"}, "user: must be "),
         ({"env": {"LD_PRELOAD": "x"}}, "env.LD_PRELOAD: is not a job's to set"),
         ({"env": {"ROTA_X": "x"}}, "env.ROTA_X: is not a job's to set"),
+        ({"cwd": "../etc"}, 'cwd: must be an absolute path, not "../etc"'),
         ({"after": ["nobody"]}, "after[0]: the team "),
     ],
 )

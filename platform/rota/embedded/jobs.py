@@ -26,7 +26,7 @@ def end_local_jobs(root: Path, say: Callable[[str], None], grace: float = LONGES
         running = _running(backend)
         for attempt in running:
             backend.stop(attempt, grace_s=grace, why=WHY)
-        say(f"Ending {len(running)} local jobs." if running else "No local job runs.")
+        say(f"Ending {len(running)} local job{'s' * (len(running) > 1)}." if running else "No local job runs.")
         until = time.monotonic() + grace + 10
         while running and time.monotonic() < until:
             time.sleep(0.1)
