@@ -141,9 +141,8 @@ def test_slices_keep_off_a_card_that_is_claimed_whole() -> None:
 
 
 def test_an_elastic_winner_starts_in_the_size_of_its_claim_and_looks_for_more() -> None:
-    jobs = "l b 4 prio=100 at=1 @n1; e a 2x4 min=1"
-    made = Board("n1: 4 H100", "a H100:/4; b", jobs, preemption=Preemption())
-    assert_outcomes(made.step(NOW), {"e": "stopping", "l": "preempted for e"})
+    made = Board("n1: 4 H100", "a H100:4/4; b", "l b 4 at=1 @n1; e a 2x4 min=1 at=2", reclaim=Reclaim())
+    assert_outcomes(made.step(NOW), {"e": "stopping", "l": "reclaimed for e"})
     made.leave(NOW)
     plan = made.decide(NOW)
     assert [(start.job, len(start.pieces)) for start in plan.starts] == [("e", 1)]

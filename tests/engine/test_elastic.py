@@ -72,7 +72,7 @@ RESIZES: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "grows within its rack": (
         "n1 n2: 2 H100 rack=r1; n3: 2 H100 rack=r2", "a", "e a 6x1 min=1 require=rack at=1 @n1", {"e": "n1 n1 n2 n2"}),
     "grows apart": (
-        "n1 n2 n3: 2 H100", "a", "e a 4x1 min=1 spread=node share_max=0.5 at=1 @n1/n1", {"e": "n1 n1 n2 n2"}),
+        "n1 n2 n3: 4 H100", "a", "e a 4x1 min=1 spread=node share_max=0.5 at=1 @n1/n1", {"e": "n1 n1 n2 n2"}),
     "off the nodes it may not use": (TWO, "a", "e a 16x1 min=1 not=n2 at=1 @n1", {"e": " ".join(["n1"] * 8)}),
 }  # fmt: skip
 
@@ -112,8 +112,10 @@ def test_growing_back_takes_loans_back() -> None:
 def test_growing_beyond_its_size_takes_from_nobody() -> None:
     jobs = "e a 2x1 min=1 max=8 prio=900 at=1 @n1/n1; b1 b 6 prio=100 at=2 @n1"
     rules: dict[str, Any] = {"reclaim": Reclaim(), "preemption": Preemption()}
-    board = settled(ONE, "a H100:8; b", jobs, **rules)
-    assert board.runs() == {"b1": "n1", "e": "n1 n1"}
+    board = Board(ONE, "a H100:8; b", jobs, **rules)
+    plan = board.decide(NOW)
+    assert plan.preempts == ()
+    assert plan.resizes == ()
 
 
 def test_a_running_job_keeps_the_replicas_it_has_when_it_grows() -> None:

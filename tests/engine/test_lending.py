@@ -23,7 +23,7 @@ LENT: dict[str, tuple[str, str, str, dict[str, str]]] = {
         TWO, "a H100:8~0; b", "r a 6 @n1; j b 8; k b 1", {"j": "n2", "k": "quota"}),
     "more than its number leaves nothing to keep": (TWO, "a H100:8~0; b", "r a 8 @n1; j b 8", {"j": "n2"}),
     "it never stands in the way of what the asker is guaranteed": (
-        ONE, "a H100:4~0; b H100:4", "r b 3 @n1; j b 1; k b 1", {"j": "n1", "k": "quota"}),
+        ONE, "a H100:8~0; b H100:4", "j b 4; k b 1", {"j": "n1", "k": "quota"}),
     "nor of the lender's children": (ONE, "a H100:8~0; c<a; b", "j c 8", {"j": "n1"}),
     "nor of its parent": (ONE, "p; a<p H100:8~0", "j p 8", {"j": "n1"}),
     "in per cent": (ONE, "a H100:8~25%; b", "j b 2; k b 1", {"j": "n1", "k": "quota"}),

@@ -15,6 +15,8 @@ TWIN = "n1: 3 H100"
 PREEMPTIONS: dict[str, tuple[str, str, dict[str, str], set[str]]] = {
     "a lower priority": ("n1: 8 H100", "l a 8 prio=100 at=1 @n1; j b 8", {"j": "stopping"}, {"l"}),
     "not an equal one": ("n1: 8 H100", "l a 8 at=1 @n1; j b 8", {"j": "gpus"}, set()),
+    "not an equal one beside a lower one": (
+        TWO, "l a 8 prio=100 fixed=1 at=1 @n2; m a 8 at=1 @n1; j b 8", {"j": "gpus"}, set()),
     "not a higher one": ("n1: 8 H100", "l a 8 prio=900 at=1 @n1; j b 8", {"j": "gpus"}, set()),
     "its own team's too": ("n1: 8 H100", "l a 8 prio=100 at=1 @n1; j a 8", {"j": "stopping"}, {"l"}),
     "nobody where it fits as it is": (TWO, "l a 8 prio=100 at=1 @n1; j b 8", {"j": "n2"}, set()),

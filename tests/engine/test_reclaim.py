@@ -34,6 +34,10 @@ RECLAIMS: dict[str, tuple[str, str, str, dict[str, str], set[str]]] = {
         {"j": "stopping"}, {"b2", "b3"}),
     "and not below where it holds the most but is at its number": (
         "n1: 8 H100", "b H100:8; c; a H100:4", "b1 b 5 at=3 @n1; c1 c 3 at=1 @n1; j a 4", {"j": "gpus"}, set()),
+    "nobody is brought below his number": (
+        "n1: 8 H100", "b H100:4; a H100:6", "b1 b 4 at=1 @n1; b2 b 4 at=2 @n1; j a 6", {"j": "gpus"}, set()),
+    "the youngest is spared where an older one is needed and enough": (
+        "n1: 8 H100", "b; a H100:7", "b1 b 7 at=1 @n1; b2 b 1 at=2 @n1; j a 7", {"j": "stopping"}, {"b1"}),
     "one that needs more than its team is guaranteed borrows itself": (
         "n1: 8 H100", "b; a H100:4", "b1 b 8 at=1 @n1; j a 5", {"j": "gpus: needs 5 GPUs, 0 of 8 …"}, set()),
     "with what the team holds already": (
@@ -52,6 +56,8 @@ RECLAIMS: dict[str, tuple[str, str, str, dict[str, str], set[str]]] = {
     "only on the models that it is guaranteed": (
         "n1: 1 B100; n2: 3 H100", "a H100:2; b H100:3", "b1 b 3 at=1 model=H100 @n2; a1 a 1 at=1 @n1; j a 1",
         {"j": "gpus"}, set()),
+    "nor does it settle on another that a loan leaves too": (
+        "n1: 1 B100; n2: 1 H100", "a H100:1; b", "b1 b 2x1 at=1 @n1/n2; j a 1", {"j": "stopping: … n2"}, {"b1"}),
     "a loan of the other model is not asked for": (
         "n1: 1 B100; n2: 3 H100", "a H100:2; b", "b1 b 3 at=1 @n2; b2 b 1 at=2 @n1; j a 1", {"j": "stopping: … n2"},
         {"b1"}),
@@ -153,7 +159,8 @@ def test_and_then_nothing_moves(name: str) -> None:
 
 
 def test_reclaim_can_be_off() -> None:
-    made = board("n1: 8 H100", "b; a H100:8", "b1 b 8 at=1 @n1; j a 8", reclaim=Reclaim(enabled=False))
+    rules: dict[str, Any] = {"reclaim": Reclaim(enabled=False), "preemption": Preemption()}
+    made = board("n1: 8 H100", "b; a H100:8", "b1 b 8 at=1 @n1; j a 8", **rules)
     assert_outcomes(made.step(NOW), {"j": "gpus"})
 
 

@@ -43,7 +43,11 @@ BESIDE: dict[str, tuple[str, str, dict[str, str]]] = {
         "n1: 2 L40 mib=1000", "r a 1 limit=100 @n1; x a 1 slice=900 limit=100 @n1; B a 2x1 slice=900; s a 1 slice=50",
         {"s": "n1"}),
     "of one team one": (
-        TWO, "r a 6 limit=100 @n1; q a 6 limit=100 @n2; B a 8; C a 8; s a 2; t a 2", {"s": "starts", "t": "reserved"}),
+        TWO, "r a 6 limit=100 @n1; q a 6 limit=100 @n2; B a 8; C a 7; s a 2; t a 2", {"s": "starts", "t": "reserved"}),
+    "what could never run holds none": (
+        "n1: 8 H100 cpus=8", "r a 6 cpu=1 limit=100 @n1; B a 8 cpu=9; s a 2 cpu=1", {"B": "impossible", "s": "n1"}),
+    "a start of this very decision promises too": (
+        ONE, "j a 6 limit=100 prio=900; B a 8 prio=700; s a 2 limit=101", {"j": "n1", "B": "gpus", "s": "reserved"}),
     "of each team one": (
         TWO, "r a 6 limit=100 @n1; q a 6 limit=100 @n2; B a 8; C b 8; s a 2; t a 2",
         {"s": "reserved", "t": "reserved"}),

@@ -1,19 +1,10 @@
 """The guards of the engine: how each is disabled, and the test that must notice."""
 
-from typing import NamedTuple
+from tests.mutation.guard import Guard
+from tests.mutation.rights import RIGHTS
 
 TREE, WINDOWS = "tests/quotas/test_tree.py", "tests/quotas/test_windows.py"
 ENGINE = "scheduler/engine"
-
-
-class Guard(NamedTuple):
-    """``code`` stands exactly once in ``file``; with ``instead`` in its place, ``test`` must fail."""
-
-    name: str
-    file: str
-    code: str
-    instead: str
-    test: str
 
 
 def _tests(name: str, test: str) -> str:
@@ -255,4 +246,4 @@ FRAGMENTS = (
           _descent("test_the_mix_is_the_popular_share")),
 )  # fmt: skip
 
-GUARDS: tuple[Guard, ...] = FILTERS + MEMORY + GANGS + LIMIT + LINE + MOVES + FRAGMENTS
+GUARDS: tuple[Guard, ...] = FILTERS + MEMORY + GANGS + LIMIT + LINE + RIGHTS + MOVES + FRAGMENTS
