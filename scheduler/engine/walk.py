@@ -30,6 +30,8 @@ from scheduler.engine.snapshot import Lane, RunningJob, Snapshot
 from scheduler.engine.throttle import Throttle
 
 NODES_NAMED = 3
+TAKINGS_AT_MOST = 32
+"""Jobs that may take from others in one decision: each is proven to start, and a decision has to end."""
 
 Head = tuple[int, float, int, int, int]
 """The next job of a lane: -priority, submitted, sequence, then lane and index in it."""
@@ -46,6 +48,7 @@ class Walk:
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float, gated: dict[str, Hold]) -> None:
         self.snapshot = snapshot
+        self.now = now
         self.policy = policy
         self.gated = gated
         self.ledger = snapshot.ledger.copy()
@@ -270,13 +273,16 @@ class Walk:
         """Let a job take what it has a right to: TAKEN if it does, else a stop if there is more to say, else None."""
         if not self.taking.enabled:
             return None
+        if len(self.taking.winners) >= TAKINGS_AT_MOST:
+            self.opens = min(self.opens, self.now)  # the others' turn comes in the next decision, at once
+            return None
         verdict = self.taking.for_job(lane, job, self._future_ledger, self._caps_after)
         if verdict is None:
             return None
         self.opens = min(self.opens, verdict.opens)
         if verdict.found is None:
             return Stop(job, Reason.RECLAIM, opens=verdict.opens) if verdict.cause is Cause.RECLAIM else None
-        self.taking.note(verdict.found)
+        self.taking.note(verdict.found, job)
         self._give_up(verdict.found, job, verdict.cause)
         claim = Claim(job.key, pieces(self.ledger, lane.shape.groups, verdict.found.placed))
         self._enter_claim(lane, job, claim, locate(self.ledger, lane.shape, claim.pieces) or [])

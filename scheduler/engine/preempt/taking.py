@@ -5,6 +5,9 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scheduler.engine.accounts import Accounts
 from scheduler.engine.demand import PendingJob
 from scheduler.engine.ledger import Ledger
@@ -89,6 +92,7 @@ class Taking:
         by_right = policy.reclaim.enabled or policy.preemption.enabled
         self.enabled = bool(snapshot.running) and (by_right or bool(self._surplus))
         self.taken: dict[str, tuple[Piece, ...]] = {}
+        self.winners: list[str] = []
         self._ended: set[str] = set()
         self._stopping = [each for each in snapshot.running.values() if each.phase is Phase.STOPPING]
         self._candidates: list[Candidate] | None = None
@@ -117,8 +121,9 @@ class Taking:
                 return verdict
         return waiting_for_loans
 
-    def note(self, found: Found) -> None:
-        """Enter what has been taken: of a job that ends, all that it holds."""
+    def note(self, found: Found, winner: PendingJob) -> None:
+        """Enter what a job has taken: of a job that ends, all that it holds."""
+        self.winners.append(winner.key)
         for unit in found.units:
             self.taken[unit.job] = self.taken.get(unit.job, ()) + unit.pieces
         for unit in found.units:
@@ -215,19 +220,13 @@ class Taking:
         cause, priority = right.cause, right.priority
         if cause is Cause.PREEMPTION and priority <= self._least_priority:
             return [], NEVER  # most decisions end here: a look at each job's protections would cost more than all else
-        open_now: list[Candidate] = []
-        opens = NEVER
-        for candidate in self._all_candidates():
-            if candidate.running.job.key in self._ended:
-                continue
-            if candidate.running.job.priority >= priority + (cause is Cause.RECLAIM):
-                continue
-            at = candidate.reclaim_from if cause is Cause.RECLAIM else candidate.preempt_from
-            if at <= self._now:
-                open_now.append(candidate)
-            else:
-                opens = min(opens, at)
-        units = [unit for candidate in open_now for unit in self._parts_of(candidate)]
+        candidates = self._all_candidates()
+        priorities, reclaim_from, preempt_from = self._columns
+        at = reclaim_from if cause is Cause.RECLAIM else preempt_from
+        mine = priorities < priority + (cause is Cause.RECLAIM)
+        opens = float(at[mine & (at > self._now)].min(initial=NEVER))
+        open_now = (candidates[position] for position in np.flatnonzero(mine & (at <= self._now)).tolist())
+        units = [unit for each in open_now if each.running.job.key not in self._ended for unit in self._parts_of(each)]
         if cause is Cause.RECLAIM:
             units.sort(key=lambda unit: (unit.whole, -unit.started, unit.job))
             return self._only_loans(units, dict(right.numbers)), opens
@@ -261,6 +260,14 @@ class Taking:
     def _least_priority(self) -> int:
         """The lowest priority of any running job."""
         return min([running.job.priority for running in self._snapshot.running.values()], default=0)
+
+    @cached_property
+    def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Of the candidates, in their order: priority, and when each right may take them."""
+        rows = self._all_candidates()
+        priorities = np.array([each.running.job.priority for each in rows], np.int64)
+        reclaim_from = np.array([each.reclaim_from for each in rows], np.float64)
+        return priorities, reclaim_from, np.array([each.preempt_from for each in rows], np.float64)
 
     def _all_candidates(self) -> list[Candidate]:
         if self._candidates is None:
