@@ -181,8 +181,9 @@ def _verdict(job: Mapping[str, Any], say: Voice) -> int:
     line = f"{text(job['name'])} ({job['key']}) {VERDICTS[job['state']]}"
     if job["state"] == "failed" and job["exit_code"] is not None:
         line += f" with exit code {job['exit_code']}"
-    if job["state"] != "succeeded" and job["state_why"]:
-        line += f": {text(job['state_why'])}"
+    why = job["state_why"].removeprefix("it was cancelled").removeprefix(": ")  # the verdict has said so already
+    if job["state"] != "succeeded" and why:
+        line += f": {text(why)}"
     begun = job["first_started_at"]
     if begun and job["finished_at"]:
         spent = datetime.fromisoformat(job["finished_at"]) - datetime.fromisoformat(begun)

@@ -307,6 +307,17 @@ def test_commands_run_with_the_rights_they_were_given(local: LocalHarness) -> No
     assert ended(local, "job.1").cause is Cause.STOPPED
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give others' rights")
+def test_a_folder_of_the_path_that_is_closed_to_it_has_no_program_for_a_job(local: LocalHarness) -> None:
+    local.root.parent.chmod(0o755)
+    closed = local.root.parent / "closed"
+    closed.mkdir(mode=0o700)
+    backend = LocalBackend(local.root, run_as=RunAs(65534, 65534, (65534,)))
+    backend.launch(local.command("job.1", "no-such-program", env={"PATH": f"{closed}:/usr/bin"}, cwd="/"))
+    seen = ended(local, "job.1")
+    assert (seen.exit_code, seen.note) == (127, "command no-such-program: not found")
+
+
 def test_an_unknown_user_is_refused() -> None:
     with pytest.raises(PermanentError, match="nobody-of-that-name"):
         RunAs.of("nobody-of-that-name")

@@ -84,12 +84,15 @@ def _execute(command: list[str], env: dict[str, str]) -> None:
     places = [""] if "/" in name else env.get("PATH", _DEFAULT_PATH).split(":")
     denied: OSError | None = None
     for place in places:
+        path = os.path.join(place, name)
         try:
-            os.execve(os.path.join(place, name), command, env)  # noqa: S606 - what the job asks for is its purpose
+            os.execve(path, command, env)  # noqa: S606 - what the job asks for is its purpose
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:
-            denied = error
+            # A folder of PATH that is not this user's, such as root's own, does not make a program exist.
+            if not place or os.path.exists(path):
+                denied = error
     raise denied or FileNotFoundError(name)
 
 
