@@ -42,7 +42,7 @@ async def _up(env: environment.Env, environ: dict[str, str], console: Console) -
 
 def down(
     *,
-    jobs: Annotated[bool, typer.Option("--jobs", help="End what local jobs run, too; it begins anew with Rota.")] = False,
+    jobs: Annotated[bool, typer.Option("--jobs", help="End what local jobs run, too; it begins anew later.")] = False,
 ) -> None:
     """Stop the Rota that runs in this home, as Ctrl-C in its terminal does."""
     env = _read(dict(os.environ))
