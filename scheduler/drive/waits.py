@@ -24,9 +24,12 @@ class Wait(NamedTuple):
 
 
 class _Stay:
-    """A stretch in a lane (`own` None), or under a hold of its own. `last` is the lane's hold when it was left."""
+    """A stretch in a lane (`own` None), or under a hold of its own. `last` is the lane's hold when it was left.
 
-    __slots__ = ("begin", "end", "lane", "last", "own")
+    `started`: the job left the queue at its end, if only for a moment.
+    """
+
+    __slots__ = ("begin", "end", "lane", "last", "own", "started")
 
     def __init__(self, begin: float, lane: int, own: Hold | None) -> None:
         self.begin = begin
@@ -34,6 +37,7 @@ class _Stay:
         self.lane = lane
         self.own = own
         self.last: Hold | None = None
+        self.started = False
 
 
 class _Lane:
@@ -61,7 +65,9 @@ class WaitBook:
 
     def leave(self, job: str, now: float) -> None:
         """A job waits no longer."""
-        self._end(self._open.pop(job), now)
+        stay = self._open.pop(job)
+        self._end(stay, now)
+        stay.started = True
 
     def note(self, plan: Plan, now: float) -> None:
         """Take down what a plan says of those that wait on. The cost is linear in lanes and gated jobs."""
@@ -88,13 +94,16 @@ class WaitBook:
     def of(self, job: str) -> list[Wait]:
         """The waits of a job, in order, without gaps but for those in which it ran."""
         waits: list[Wait] = []
+        before: Wait | None = None
         for stay in self._stays.get(job, ()):
             for wait in self._cut(stay):
-                before = waits[-1] if waits else None
                 if before is not None and before.end == wait.begin and before.reason == wait.reason:
-                    waits[-1] = wait._replace(begin=before.begin)
+                    before = waits[-1] = wait._replace(begin=before.begin)
                 else:
+                    before = wait
                     waits.append(wait)
+            if stay.started:
+                before = None
         return waits
 
     def _begin(self, job: str, stay: _Stay) -> None:

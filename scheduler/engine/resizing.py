@@ -103,6 +103,8 @@ class Resizing:
         team = self._accounts.tree.index[running.job.team]
         first = -1 - len(self._asked)
         asked = list(growths(running, wanted, self._snapshot.inventory, self._headroom, team, self._now, first))
+        if running.job.shape.topology.max_per_domain is not None:
+            asked = asked[:1]  # where the next may lie depends on where this one does
         self._asked |= {growth.lane.jobs[0].key: growth for growth in asked}
         return asked
 

@@ -73,6 +73,9 @@ RESIZES: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "n1 n2: 2 H100 rack=r1; n3: 2 H100 rack=r2", "a", "e a 6x1 min=1 require=rack at=1 @n1", {"e": "n1 n1 n2 n2"}),
     "grows apart": (
         "n1 n2 n3: 4 H100", "a", "e a 4x1 min=1 spread=node share_max=0.5 at=1 @n1/n1", {"e": "n1 n1 n2 n2"}),
+    "one at a time where a share bounds it": (
+        "n1: 4 H100 rack=r1; n2: 4 H100 rack=r2", "a", "e a 3x1 min=1 spread=rack share_max=0.5 at=1 @n1",
+        {"e": "n1 n2"}),
     "off the nodes it may not use": (TWO, "a", "e a 16x1 min=1 not=n2 at=1 @n1", {"e": " ".join(["n1"] * 8)}),
 }  # fmt: skip
 

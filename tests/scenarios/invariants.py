@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from scheduler.drive.scenario import NodeSpec, QuotaEdit, Scenario
+from scheduler.drive.script import node_of
 from scheduler.engine.demand import MIB_PER_GIB, Group
 from scheduler.engine.reasons import Reason
 
@@ -15,7 +16,7 @@ TINY = 1e-5
 
 
 class Hold(NamedTuple):
-    """One piece of an attempt over the time in which it held its cards."""
+    """One piece of an attempt over the time in which it held its cards; ``new`` where the piece is, since ``begin``."""
 
     job: str
     team: str
@@ -24,6 +25,7 @@ class Hold(NamedTuple):
     group: Group
     piece: dict[str, Any]
     node: NodeSpec
+    new: bool
 
 
 def faults(scenario: Scenario, answer: Answer) -> list[str]:
@@ -31,6 +33,7 @@ def faults(scenario: Scenario, answer: Answer) -> list[str]:
     holds = list(_holds(scenario, answer))
     return [
         *_gangs(scenario, answer),
+        *_topology(scenario, answer),
         *(fault for hold in holds for fault in _place(hold)),
         *_cards(holds),
         *_lives(answer),
@@ -45,18 +48,55 @@ def _holds(scenario: Scenario, answer: Answer) -> Iterator[Hold]:
     for job in scenario.jobs:
         groups = {group.name: group for group in job.spec.groups}
         for attempt in answer["jobs"][job.spec.name]["attempts"]:
-            end = answer["end"] if attempt["ended"] is None else attempt["ended"]
-            for piece in attempt["placement"]:
-                name, team = job.spec.name, job.spec.team
-                yield Hold(name, team, attempt["started"], end, groups[piece["group"]], piece, nodes[piece["node"]])
+            before: list[dict[str, Any]] = []
+            for begin, end, placement in _stages(attempt, answer["end"]):
+                for piece in placement:
+                    group, node = groups[piece["group"]], nodes[piece["node"]]
+                    yield Hold(job.spec.name, job.spec.team, begin, end, group, piece, node, piece not in before)
+                before = placement
+
+
+def _stages(attempt: dict[str, Any], over: float) -> Iterator[tuple[float, float, list[dict[str, Any]]]]:
+    """From when to when an attempt had which placement."""
+    begin, placement = attempt["started"], attempt["placement"]
+    for resize in attempt["resizes"]:
+        yield begin, resize["at"], placement
+        begin, placement = resize["at"], resize["placement"]
+    yield begin, over if attempt["ended"] is None else attempt["ended"], placement
 
 
 def _gangs(scenario: Scenario, answer: Answer) -> Iterator[str]:
+    """Every replica has its place: all of them, or of an elastic job as many as it may have."""
     for job in scenario.jobs:
-        wanted = sorted((group.name, replica) for group in job.spec.groups for replica in range(group.replicas))
         for attempt in answer["jobs"][job.spec.name]["attempts"]:
-            if sorted((piece["group"], piece["replica"]) for piece in attempt["placement"]) != wanted:
-                yield f"{job.spec.name}: attempt {attempt['number']} is not whole"
+            for number, (_, _, placement) in enumerate(_stages(attempt, answer["end"])):
+                found = Counter(piece["group"] for piece in placement)
+                for group in job.spec.groups:
+                    least = group.replicas if group.min_replicas is None else group.min_replicas
+                    most = max(group.replicas, (group.max_replicas or 0) if number else 0)
+                    least = min([least, *(one.replicas for one in job.spec.scale if one.replicas is not None)])
+                    most = max([most, *(one.replicas for one in job.spec.scale if one.replicas is not None)])
+                    if not least <= found[group.name] <= most:
+                        yield f"{job.spec.name}: attempt {attempt['number']} is not whole"
+                if len({(piece["group"], piece["replica"]) for piece in placement}) != len(placement):
+                    yield f"{job.spec.name}: attempt {attempt['number']} has a replica twice"
+
+
+def _topology(scenario: Scenario, answer: Answer) -> Iterator[str]:
+    nodes = {node.name: node_of(node) for node in scenario.nodes}
+    for job in scenario.jobs:
+        topology = job.spec.topology
+        for attempt in answer["jobs"][job.spec.name]["attempts"]:
+            size = 0
+            for _, _, placement in _stages(attempt, answer["end"]):
+                grown, size = len(placement) > size, len(placement)
+                where = [nodes[piece["node"]] for piece in placement]
+                if topology.require is not None and len({node.domain(topology.require) for node in where}) > 1:
+                    yield f"{job.spec.name}: lies in more than one {topology.require}"
+                if grown and topology.spread is not None and topology.max_per_domain is not None:
+                    found = Counter(node.domain(topology.spread) for node in where)
+                    if max(found.values()) > max(1, int(topology.max_per_domain * len(where) + TINY)):
+                        yield f"{job.spec.name}: too much of it lies in one {topology.spread}"
 
 
 def _place(hold: Hold) -> Iterator[str]:
@@ -122,14 +162,15 @@ def _lives(answer: Answer) -> Iterator[str]:
             at = end
         if job["state"] != "rejected" and at < over - TINY:
             yield f"{name}: nothing said of {at} to {over}"
-        reasons = [(wait["to"], wait["reason"]) for wait in job["waits"]]
-        starts = [(wait["from"], wait["reason"]) for wait in job["waits"]]
-        if set(reasons) & set(starts):
+        begun = {attempt["started"] for attempt in job["attempts"]}
+        reasons = {(wait["to"], wait["reason"]) for wait in job["waits"] if wait["to"] not in begun}
+        starts = {(wait["from"], wait["reason"]) for wait in job["waits"]}
+        if reasons & starts:
             yield f"{name}: two waits for one reason that should be one"
 
 
 def _limits(scenario: Scenario, holds: list[Hold]) -> Iterator[str]:
-    """No start takes a team, or its parent, above the limit of that moment (edits of it are respected)."""
+    """No start or growth takes a team, or its parent, above the limit of that moment (edits of it are respected)."""
     parents = {team.name: team.parent for team in scenario.quotas.teams}
     edits = [edit for edit in scenario.edits if isinstance(edit, QuotaEdit)]
     for team in scenario.quotas.teams:
@@ -138,7 +179,7 @@ def _limits(scenario: Scenario, holds: list[Hold]) -> Iterator[str]:
                 hold for hold in holds
                 if _under(hold.team, team.name, parents) and model in ("*", hold.node.model)
             ]  # fmt: skip
-            for moment in sorted({hold.begin for hold in mine}):
+            for moment in sorted({hold.begin for hold in mine if hold.new}):
                 quotas = [edit.quotas for edit in edits if edit.team == team.name and edit.at <= moment]
                 limit = next((one.limit for one in (quotas or [team.quotas])[-1] if one.model == model), None)
                 if limit is None or limit.percent:

@@ -23,6 +23,8 @@ from scheduler.engine.resizing import Resizing
 from scheduler.engine.snapshot import Lane, Phase, RunningJob, Snapshot
 
 ANY_PRIORITY = 1 << 30
+A_MOMENT = 1e-6
+"""Seconds that sums of times may be off by: less than that before its time is its time."""
 CapsAfter = Callable[[PendingJob, Iterable[tuple[RunningJob, tuple[Piece, ...]]]], Mapping[int, int]]
 """Per node with a reservation, the most free cards that a job may take once others have given up some pieces."""
 
@@ -224,8 +226,9 @@ class Taking:
         priorities, reclaim_from, preempt_from = self._columns
         at = reclaim_from if cause is Cause.RECLAIM else preempt_from
         mine = priorities < priority + (cause is Cause.RECLAIM)
-        opens = float(at[mine & (at > self._now)].min(initial=NEVER))
-        open_now = (candidates[position] for position in np.flatnonzero(mine & (at <= self._now)).tolist())
+        past = at <= self._now + A_MOMENT
+        opens = float(at[mine & ~past].min(initial=NEVER))
+        open_now = (candidates[position] for position in np.flatnonzero(mine & past).tolist())
         units = [unit for each in open_now if each.running.job.key not in self._ended for unit in self._parts_of(each)]
         if cause is Cause.RECLAIM:
             units.sort(key=lambda unit: (unit.whole, -unit.started, unit.job))
