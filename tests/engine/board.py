@@ -275,8 +275,8 @@ def job_of(line: str, number: int = 0) -> PendingJob:
 
 
 def _topology(extra: Mapping[str, str]) -> Topology:
-    levels = [Level(extra[key]) if key in extra else None for key in ("require", "prefer", "spread")]
-    return Topology(*levels, float(extra["share_max"]) if "share_max" in extra else None)
+    require, prefer, spread = (Level(extra[key]) if key in extra else None for key in ("require", "prefer", "spread"))
+    return Topology(require, prefer, spread, float(extra["share_max"]) if "share_max" in extra else None)
 
 
 def _scale(text: str) -> ScaleWindow:

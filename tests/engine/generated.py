@@ -173,7 +173,9 @@ def a_topology(dice: Random) -> Topology:
     level = dice.choice((Level.NODE, Level.RACK))
     if kind == "spread":
         return Topology(spread=level, max_per_domain=dice.choice((None, 0.5)))
-    return Topology(**{kind: level}) if kind else Topology()
+    if kind == "require":
+        return Topology(require=level)
+    return Topology(prefer=level if kind else None)
 
 
 def a_taking_move(dice: Random) -> Move:

@@ -92,7 +92,8 @@ TEAMS = "a; b; lim H100:/8"
 
 
 def board(nodes: str, jobs: str, teams: str = TEAMS, **rules: Any) -> Board:
-    return Board(nodes, teams, jobs, **{"preemption": Preemption(), "queueing": "fair"} | rules)
+    usual: dict[str, Any] = {"preemption": Preemption(), "queueing": "fair"}
+    return Board(nodes, teams, jobs, **usual | rules)
 
 
 @pytest.mark.parametrize("name", PREEMPTIONS)

@@ -121,7 +121,8 @@ RECLAIMS: dict[str, tuple[str, str, str, dict[str, str], set[str]]] = {
 
 
 def board(nodes: str, teams: str, jobs: str, **rules: Any) -> Board:
-    return Board(nodes, teams, jobs, **{"reclaim": Reclaim(), "queueing": "capacity"} | rules)
+    usual: dict[str, Any] = {"reclaim": Reclaim(), "queueing": "capacity"}
+    return Board(nodes, teams, jobs, **usual | rules)
 
 
 @pytest.mark.parametrize("name", RECLAIMS)

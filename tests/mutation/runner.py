@@ -20,7 +20,8 @@ import hypothesis
 import numpy
 import pytest
 
-from tests.mutation.guards import GUARDS, Guard
+from tests.mutation.guard import Guard
+from tests.mutation.guards import GUARDS
 from tests.needs import ROOT
 
 IMPORTED_ONCE = (hypothesis, numpy)

@@ -12,7 +12,8 @@ import sys
 
 import pytest
 
-from tests.mutation.guards import GUARDS, Guard
+from tests.mutation.guard import Guard
+from tests.mutation.guards import GUARDS
 from tests.needs import ROOT
 
 
