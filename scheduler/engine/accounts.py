@@ -210,6 +210,16 @@ class Accounts:
         """The nodes that a lane's next job may use without breaking a limit, whatever is free on them."""
         return nodes_without(lane.fit, self.barred(lane.fit, lane.team, lane.fit.models))
 
+    def affords(self, team: int, amounts: tuple[tuple[str, int], ...]) -> bool:
+        """Whether all limits, and what others do not lend, leave these amounts per model to a team."""
+        used = self.copy_used()
+        self.add(used, team, amounts, 1)
+        lent = ((amount, self.table.left_by_lenders(team, model, self.used)) for model, amount in amounts)
+        bounds = [bound for model, _ in amounts for bound in self.table.bounds[team][model]]
+        return all(used[bound.slot] <= bound.limit for bound in bounds) and all(
+            left is None or amount <= left for amount, left in lent
+        )
+
     def enter(self, team: int, amounts: tuple[tuple[str, int], ...]) -> None:
         """Enter what a start, or a claim, counts for."""
         self._forget()

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from quotas.limits import ANY_MODEL, label
 from scheduler.engine.accounts import Accounts
 from scheduler.engine.backfill import Reservations
-from scheduler.engine.cluster import bitset_of, natural
+from scheduler.engine.cluster import natural
 from scheduler.engine.demand import PendingJob, Shape
 from scheduler.engine.elastic import size_at, sized
 from scheduler.engine.explain import Explainer, Stop
@@ -88,12 +88,10 @@ class Walk:
                 self._honour(claim, *waiting[claim.winner])
 
     def _honour(self, claim: Claim, lane: Lane, job: PendingJob) -> None:
-        if job.elastic and self.resizing.enabled:
-            lane = self._with_replicas(lane, len(claim.pieces), size_at(job, self.resizing.moment).vram_mib)
         spots = locate(self.ledger, lane.shape, claim.pieces)
         if spots is None or not in_service(self.ledger, spots):
             return  # it has to find another place
-        if bitset_of({spot.node for spot in spots}) & ~self.accounts.allowed_nodes(lane):
+        if not self.accounts.affords(lane.team, self.taking.amounts(claim.pieces)):
             return  # a limit has been lowered since
         if vacant(self.ledger, spots):
             hold_spots(self.ledger, spots)

@@ -15,7 +15,8 @@ VICTIMS = "l1 a 4 prio=100 at=1 @n1; l2 a 4 prio=100 at=2 @n1"
 
 def vacating(jobs: str = "w b 8", nodes: str = "n1: 8 H100", teams: str = "a; b; c", **rules: Any) -> Board:
     """A board on which ``w`` has been given n1, and those who hold it are on their way out."""
-    made = Board(nodes, teams, f"{VICTIMS}; {jobs}", **{"preemption": Preemption(), "reclaim": Reclaim()} | rules)
+    usual: dict[str, Any] = {"preemption": Preemption(), "reclaim": Reclaim()}
+    made = Board(nodes, teams, f"{VICTIMS}; {jobs}", **usual | rules)
     assert_outcomes(made.step(NOW), {"w": "stopping: … n1", "l1": "preempted for w", "l2": "preempted for w"})
     return made
 
@@ -129,6 +130,30 @@ def test_a_memory_slice_is_kept_too() -> None:
     made.leave(NOW)
     made.add("t c 1 slice=200; u c 1 slice=100")
     assert_outcomes(made.step(NOW + 1), {"w": "n1", "t": "vram", "u": "n1"})
+
+
+def test_slices_on_one_card_wait_until_there_is_room_for_all() -> None:
+    jobs = "s1 a 1 slice=500 prio=100 at=1 @n1:0; s2 a 1 slice=100 prio=100 at=1 @n1:0; w b 2x1 slice=450"
+    made = Board("n1: 1 L40 mib=1000", jobs=jobs, preemption=Preemption())
+    assert_outcomes(made.step(NOW), {"w": "stopping", "s1": "preempted for w"})
+    made = Board("n1: 1 L40 mib=1000", jobs=jobs.replace("slice=450", "slice=500"), preemption=Preemption())
+    assert_outcomes(made.step(NOW), {"w": "stopping", "s1": "preempted for w", "s2": "preempted for w"})
+    made.leave(NOW, ["s2"])
+    assert_outcomes(made.step(NOW + 1), {"w": "stopping"})
+    made.leave(NOW + 1)
+    assert_outcomes(made.step(NOW + 2), {"w": "n1 n1"})
+
+
+def test_a_claim_over_two_models_counts_on_each_for_what_it_is() -> None:
+    """Of 4 H100 that b may have, the claim is for 2: one more of them does not undo it."""
+    jobs = "l1 a 2 prio=100 at=1 @n1; l2 a 2 prio=100 at=1 @m1; w b 2x2"
+    made = Board("n1: 2 H100; n2: 1 H100; m1: 2 A100", "a; b H100:/4", jobs, preemption=Preemption())
+    assert_outcomes(made.step(NOW), {"w": "stopping"})
+    made.add("k b 1 model=H100")
+    assert_outcomes(made.step(NOW), {"w": "stopping", "k": "n2"})
+    assert winners(made.decide(NOW)) == ["w"]
+    made.leave(NOW)
+    assert len(made.step(NOW)["w"].split()) == 2
 
 
 def test_slices_keep_off_a_card_that_is_claimed_whole() -> None:

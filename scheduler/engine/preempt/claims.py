@@ -42,17 +42,20 @@ def vacant(ledger: Ledger, spots: list[Where]) -> bool:
     """Whether the job could be put there right now."""
     cpus: dict[int, int] = {}
     memory: dict[int, int] = {}
+    slices: dict[tuple[int, int], int] = {}
     for spot in spots:
         piece = spot.piece
         if piece.mib:
-            if any(ledger.slice_left(spot.node, gpu) < piece.mib for gpu in piece.gpus):
-                return False
+            for gpu in piece.gpus:
+                slices[spot.node, gpu] = slices.get((spot.node, gpu), 0) + piece.mib
         elif bitset_of(piece.gpus) & ~ledger.free[spot.node]:
             return False
         cpus[spot.node] = cpus.get(spot.node, 0) + spot.cpus_milli
         memory[spot.node] = memory.get(spot.node, 0) + spot.memory_mib
-    return all(ledger.cpus[node] >= need for node, need in cpus.items()) and all(
-        ledger.memory[node] >= need for node, need in memory.items()
+    return (
+        all(ledger.slice_left(node, gpu) >= mib for (node, gpu), mib in slices.items())
+        and all(ledger.cpus[node] >= need for node, need in cpus.items())
+        and all(ledger.memory[node] >= need for node, need in memory.items())
     )
 
 
