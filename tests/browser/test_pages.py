@@ -65,6 +65,19 @@ def test_every_page_looks_right(site: Site, visit: Callable[..., Visit], look: t
     assert not wrong, "\n".join(f"{name}: {line}" for name, lines in wrong.items() for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("path", "table"), [("/jobs/", "table.jobs"), ("/queue/", "table.queue"), ("/teams/vision/", "table.jobs")]
+)
+def test_lists_do_not_cut_who_and_where(visit: Callable[..., Visit], path: str, table: str) -> None:
+    """Team, user, cluster and times are whole; a reason may be longer than its place, a name is in its tooltip."""
+    page = visit("admin", size=WIDE).go(path)
+    cut = """(cells) => cells.filter((cell) => cell.offsetParent && cell.scrollWidth > cell.clientWidth + 1)
+        .map((cell) => cell.textContent.trim())"""
+    cells = page.locator(f"{table} td:not(.job-cell, .state-cell, .why-cell)")
+    assert cells.count() > 10
+    assert cells.evaluate_all(cut) == []
+
+
 @pytest.mark.parametrize("look", LOOKS[:2], ids="-".join)
 def test_the_doors_look_right(site: Site, visit: Callable[..., Visit], look: tuple[str, str, str]) -> None:
     language, theme, _ = look
