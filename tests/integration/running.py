@@ -23,8 +23,6 @@ from rota.embedded.processes import Identity, is_alive, read_stat
 from rota.env import ROOT
 from tests.services import clean_environ
 
-UP_WITH_JOB = Path(__file__).with_name("up_with_job.py")
-
 
 class Running:
     """One Rota: start it, hurt it, look at it."""

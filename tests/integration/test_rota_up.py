@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -18,7 +19,7 @@ import pytest
 
 from rota.embedded.processes import is_alive, read_stat
 from scheduler.backends.local import LocalBackend
-from tests.integration.running import UP_WITH_JOB, Running, a_home, a_rota, until
+from tests.integration.running import Running, a_home, a_rota, until
 from tests.services import Services
 
 pytestmark = pytest.mark.timeout(300)
@@ -27,8 +28,17 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def rota() -> Iterator[Running]:
     """One Rota for the tests that leave it as healthy as they found it; it runs a local job."""
-    with a_home() as home, a_rota(home, str(UP_WITH_JOB)) as running:
+    with a_home() as home, a_rota(home) as running:
+        submit(running, {"team": "demo", "name": "goes-on", "command": ["sleep", "300"]})
+        until(lambda: job_runs(running), 20, lambda: running.printed)
         yield running
+
+
+def submit(rota: Running, body: dict[str, Any]) -> None:
+    token = json.loads(rota.paths.cli.read_text())["token"]
+    url, headers = f"http://127.0.0.1:{rota.port}/api/v1/jobs/", {"Authorization": f"Bearer {token}"}
+    answer = httpx.post(url, json=body, headers=headers, timeout=20)
+    assert answer.status_code == 201, answer.text
 
 
 def job_runs(rota: Running) -> bool:
