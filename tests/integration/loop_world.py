@@ -12,11 +12,14 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
+from jobs.models import Job
 from scheduler.backends.base import Launch, LogChunk, Observation, TransientError
 from scheduler.backends.simulated import SimulatedBackend
+from scheduler.inventory.models import Allocation
 from scheduler.loop import Loop
 from scheduler.observing import Found, take_in
 from scheduler.rounds import dispatch, observe
+from scheduler.selectors import why_waiting
 from scheduler.timings import Timings
 from tests.integration.world import World, make_world, node
 
@@ -196,3 +199,16 @@ def make_stage(nodes: int = 2, gpus: int = 4, *, chooses_gpu: bool = True) -> St
     stage = Stage(make_world(*reports, chooses_gpu=chooses_gpu, synced=False), backend, fuse)
     stage.observe(complete=True)
     return stage
+
+
+def reason(job: Job) -> str:
+    fresh = Job.objects.select_related("cluster").get(pk=job.pk)
+    return why_waiting([fresh], timezone.now())[fresh.pk].hold.reason.value
+
+
+def state(job: Job) -> str:
+    return str(Job.objects.values_list("state", flat=True).get(pk=job.pk))
+
+
+def held(stage: Stage) -> int:
+    return Allocation.objects.filter(node__cluster=stage.world.cluster, released_at=None).count()
