@@ -205,12 +205,18 @@ def check_claims(world: World, plan: Plan, state: State) -> None:
 def test_nobody_is_taken_from_who_is_protected(history: History) -> None:
     for world in played(history):
         plan = world.decide()
+        state = world.state()
+        for start in plan.starts:
+            waits = world.roster.waiting(start.job)
+            assert waits is not None
+            state.running[start.job] = (sized_like(waits, start.pieces), start.pieces, state.use_of(start.pieces))
         for preempt in plan.preempts:
-            check_right(world, preempt)
+            check_right(world, preempt, state)
         world.carry_out(plan)
 
 
-def check_right(world: World, preempt: Preempt) -> None:
+def check_right(world: World, preempt: Preempt, state: State) -> None:
+    """``state`` has the starts of the same decision: a team may be above its number by them."""
     policy, victim = world.roster.policy, world.running()[preempt.job]
     name = preempt.winner.partition("+")[0]
     waits = world.roster.waiting(name)
@@ -228,7 +234,7 @@ def check_right(world: World, preempt: Preempt) -> None:
         assert world.now < victim.started + taking.protect_after
         assert not victim.job.returning or world.now >= victim.started + taking.cooldown
         return
-    state, tree = world.state(), world.roster.tree
+    tree = world.roster.tree
     own_numbers = {quota.model: quota for quota in tree.teams[tree.index[victim.job.team]].quotas}
     numbers = [own_numbers.get(model, own_numbers.get("*")) for model, _ in victim.amounts]
     assert any(
