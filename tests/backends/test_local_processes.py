@@ -298,11 +298,11 @@ def test_who_does_not_heed_the_checkpoint_signal_gets_sigterm(local: LocalHarnes
 def test_commands_run_with_the_rights_they_were_given(local: LocalHarness) -> None:
     local.root.parent.chmod(0o755)
     backend = LocalBackend(local.root, run_as=RunAs(65534, 65534, (65534,)))
-    command = "id -u; id -g; id -G; cat /etc/shadow; sleep 300 & exec sleep 300"
+    command = "id -u; id -g; id -G; grep NoNewPrivs /proc/self/status; cat /etc/shadow; sleep 300 & exec sleep 300"
     order = local.command("job.1", "sh", "-c", command, cwd="/")
     backend.launch(order)
     local.wait_until(lambda: "denied" in local.text("job.1"))
-    assert local.text("job.1").split()[:3] == ["65534"] * 3
+    assert local.text("job.1").split()[:5] == ["65534", "65534", "65534", "NoNewPrivs:", "1"]
     backend.stop("job.1", grace_s=1)
     assert ended(local, "job.1").cause is Cause.STOPPED
 

@@ -10,6 +10,7 @@ from . import records
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 NOT_FOUND, NOT_USABLE = 127, 126  # as shells say it
 
@@ -110,6 +111,7 @@ def _prepare(spec: records.Record, output: int, shim: int) -> None:
         os.setgroups([int(group) for group in spec.get("group", [])])
         os.setgid(int(records.first(spec, "gid")))
         os.setuid(int(uid))
+        _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # nor gets back through a program with the set-user-ID bit
     # After setuid, which clears it: a killed shim takes the command with it at once.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != shim:
