@@ -262,10 +262,11 @@ def test_no_victim_is_superfluous(history: History) -> None:
         )  # no rule that `fits` knows not of
         if winner is not None and plain and winner.shape.topology.require is winner.shape.topology.spread is None:
             least = sized_like(winner, new[0].pieces)
-            assert fits(gone(world, plan, state), least, allowed_nodes(gone(world, plan, state), least))
+            models = {world.nodes[piece.node].model for piece in new[0].pieces}  # others it may have no right to
+            assert fits(gone(world, plan, state), least, allowed_nodes(gone(world, plan, state), least, models))
             for preempt in plan.preempts:
                 spared = gone(world, replace_preempts(plan, preempt), state)
-                assert not fits(spared, least, allowed_nodes(spared, least)), f"{preempt} is superfluous"
+                assert not fits(spared, least, allowed_nodes(spared, least, models)), f"{preempt} is superfluous"
         world.carry_out(plan)
 
 
@@ -273,10 +274,10 @@ def replace_preempts(plan: Plan, spared: Preempt) -> Plan:
     return replace(plan, preempts=tuple(each for each in plan.preempts if each is not spared))
 
 
-def allowed_nodes(state: State, job: PendingJob) -> Callable[[Node], bool]:
+def allowed_nodes(state: State, job: PendingJob, models: set[str]) -> Callable[[Node], bool]:
     (group,) = job.shape.groups
-    shut = {node.model for node in state.nodes.values() if barred(state, job, node)}
-    return lambda node: matches(group, node, state.headroom) and node.model not in shut
+    open_ = models - {node.model for node in state.nodes.values() if barred(state, job, node)}
+    return lambda node: matches(group, node, state.headroom) and node.model in open_
 
 
 @given(takings)
