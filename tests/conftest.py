@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from tests.needs import NEEDS, SHARED, required
 TESTS = Path(__file__).resolve().parent
 # Folders whose tests all start processes, servers or a browser; elsewhere a slow test is marked one by one.
 SLOW_FOLDERS = frozenset({"backends", "browser", "cli", "faults", "integration"})
+
+# What a script starts in the background has SIGINT ignored, and so would be everything that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Nothing that a test run learns is kept in the checkout.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "hypothesis"

@@ -140,16 +140,11 @@ def test_a_pid_file_of_a_process_that_is_gone_is_left_to_postgresql(tmp_path: Pa
 def test_whatever_still_works_in_the_data_is_ended_before_a_new_start(tmp_path: Path) -> None:
     paths = layouts.layout(tmp_path, os.getuid())
     paths.postgres_data.mkdir()
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs in the background may be told to ignore it
-    try:
-        old = subprocess.Popen(["sleep", "30"], cwd=paths.postgres_data)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    (paths.postgres_data / "postmaster.pid").write_text(f"{old.pid}\n")
-    lines: list[str] = []
-    threading.Thread(target=old.wait).start()  # as init would
-    clear_leftovers(paths, lines.append)
-    old.wait()
+    with subprocess.Popen(["sleep", "30"], cwd=paths.postgres_data) as old:
+        (paths.postgres_data / "postmaster.pid").write_text(f"{old.pid}\n")
+        lines: list[str] = []
+        threading.Thread(target=old.wait).start()  # as init would
+        clear_leftovers(paths, lines.append)
     assert old.returncode == -signal.SIGINT
     assert lines == ["PostgreSQL of an earlier run is still there: stopping it."]
 
