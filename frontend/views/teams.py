@@ -27,9 +27,9 @@ JOBS_SHOWN = 10
 
 @page
 def team_list(request: PageRequest) -> HttpResponse:
-    """The tree."""
-    branches = tree_for(request.user, timezone.now())
-    return show(request, "pages/teams.html", {"branches": branches})
+    """The tree; posted to, which is for admins, it makes a user and shows the one-time password, this once."""
+    made = _add_person(request) if request.method == "POST" else None
+    return show(request, "pages/teams.html", {"branches": tree_for(request.user, timezone.now()), "made": made})
 
 
 @page
@@ -86,6 +86,21 @@ def member(request: PageRequest, slug: str) -> HttpResponse:
     said = _("%(user)s is no longer in the team.") if request.POST.get("remove") else _("%(user)s is in the team.")
     attempt(request, change, said % {"user": username})
     return redirect("team", slug)
+
+
+def _add_person(request: PageRequest) -> dict[str, str] | None:
+    """The name and the one-time password of a new user; None where it was refused, which is said in a message."""
+    made: dict[str, str] = {}
+
+    def make() -> None:
+        user, password = services.create_user(
+            author=request.user, username=request.POST.get("username", ""), name=request.POST.get("full_name", ""),
+            email=request.POST.get("email", ""), admin=request.POST.get("admin") == "on",
+        )  # fmt: skip
+        made.update(username=user.get_username(), password=password)
+
+    done = _("The user %(user)s was made.") % {"user": request.POST.get("username", "").strip()}
+    return made if attempt(request, make, done) else None
 
 
 def _team(request: PageRequest, slug: str) -> Team:

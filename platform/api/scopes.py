@@ -16,7 +16,7 @@ class Scope(StrEnum):
     MANAGE = "manage"
     """Look after teams and members, and what else is neither a job nor for admins."""
     ADMIN = "admin"
-    """What only platform admins may do: clusters, nodes, quotas; and making and revoking tokens."""
+    """What only platform admins may do: users, clusters, nodes, quotas; and making and revoking tokens."""
 
 
 ALL = tuple(Scope)

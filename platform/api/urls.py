@@ -14,6 +14,7 @@ from api.nodes import NodeViewSet
 from api.quotas import QuotaViewSet
 from api.teams import TeamViewSet
 from api.token_views import TokenViewSet
+from api.users import UserViewSet
 
 router = SimpleRouter()
 router.register("jobs", JobViewSet, basename="api-job")
@@ -23,6 +24,7 @@ router.register("nodes", NodeViewSet, basename="api-node")
 router.register("quotas", QuotaViewSet, basename="api-quota")
 router.register("events", EventViewSet, basename="api-event")
 router.register("tokens", TokenViewSet, basename="api-token")
+router.register("users", UserViewSet, basename="api-user")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("schema/", SchemaView.as_view(), name="schema"),

@@ -7,12 +7,12 @@ the command line on this machine). A package adds its own step by name to ROTA_B
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 
 from django.db import transaction
 
 from teams.models import User
+from teams.passwords import give_new, new_password
 
 ADMIN = "admin"
 
@@ -31,14 +31,5 @@ def replace_password(username: str) -> Mapping[str, str]:
     """Give `username` a new one-time password; raises User.DoesNotExist."""
     with transaction.atomic():
         user = User.objects.select_for_update().get(username=username)
-        password = new_password()
-        user.set_password(password)
-        user.must_change_password = True
-        user.save(update_fields=["password", "must_change_password"])
+        password = give_new(user)
     return {"admin_username": username, "admin_password": password}
-
-
-def new_password() -> str:
-    """A password that can be read aloud: five groups of four letters and digits, about 100 bits."""
-    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
-    return "-".join("".join(secrets.choice(alphabet) for _ in range(4)) for _ in range(5))

@@ -1,4 +1,4 @@
-"""Changing teams and memberships. Each verb is one transaction; a refusal is a :class:`teams.problems.Problem`."""
+"""Changing users, teams and memberships. Each verb is one transaction; a refusal is a `teams.problems.Problem`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from teams.models import Membership, Role, Team, TeamState, User
+from teams.passwords import give_new, new_password
 from teams.permissions import may_lead_team
 from teams.problems import Conflict, Forbidden, Invalid
 from teams.selectors import standing_of
@@ -103,6 +104,55 @@ def mark_archived(*, author: User | None, team: Team, reason: str) -> Team:
     return team
 
 
+def create_user(
+    *, author: User, username: str, name: str = "", email: str = "", admin: bool = False
+) -> tuple[User, str]:  # fmt: skip
+    """Make an account and return it with its one-time password, which is never to be had again.
+
+    One signs in with the user name or the e-mail address in any case, so neither may differ from another by case alone.
+    """
+    _admin(author)
+    password = new_password()
+    user = User(
+        username=User.normalize_username(username.strip()), first_name=name.strip(), email=email.strip(),
+        is_superuser=admin, is_staff=admin, must_change_password=True,
+    )  # fmt: skip
+    user.set_password(password)
+    _check_user(user)
+    try:
+        with transaction.atomic(), pghistory.context(user=author.pk, reason="account made"):
+            user.save()
+    except IntegrityError:
+        _check_user(user)
+        raise
+    return user, password
+
+
+def reset_password(*, author: User, user: User) -> str:
+    """Replace a password that was lost and return the new one-time password; ends the sessions, not the tokens."""
+    _admin(author)
+    with transaction.atomic(), pghistory.context(user=author.pk, reason="password replaced"):
+        return give_new(User.objects.select_for_update(no_key=True).get(pk=user.pk))
+
+
+def set_active(*, author: User, user: User, active: bool) -> User:
+    """Shut an account out at once, with its sessions and tokens, or let it in again. Jobs stay. Idempotent.
+
+    Nobody shuts out oneself, so there is always an administrator left.
+    """
+    if author.pk == user.pk and not active:
+        raise Conflict("own_account", "nobody deactivates the own account", field="username")
+    with transaction.atomic(), pghistory.context(user=author.pk, reason="activated" if active else "deactivated"):
+        # Both rows, in one order: of two admins who shut out each other the second is none any more.
+        both = User.objects.select_for_update(no_key=True).filter(pk__in=(author.pk, user.pk)).order_by("pk")
+        rows = {row.pk: row for row in both}
+        _admin(rows[author.pk])
+        locked = rows[user.pk]
+        locked.is_active = active
+        locked.save(update_fields=["is_active"])
+    return locked
+
+
 def lock_team(team_id: int, *, exclusive: bool = False) -> TeamState | None:
     """Lock a team's row and return its state, None where it is archived or gone.
 
@@ -158,6 +208,23 @@ def _check(team: Team) -> None:
     if taken is not None:
         field = "slug" if taken.slug == team.slug else "name"
         raise Conflict("taken", f"{field}: there is already a team {getattr(team, field)}", field=field)
+
+
+def _check_user(user: User) -> None:
+    """Refuse what the table, or the page to sign in, would stumble over."""
+    for field, column in (("username", "username"), ("name", "first_name"), ("email", "email")):
+        try:
+            user.clean_fields(exclude={each.name for each in User._meta.fields} - {column})
+        except ValidationError as error:
+            raise Invalid("invalid", f"{field}: {'; '.join(error.messages)}", field=field) from None
+    if not user.username.strip("."):
+        raise Invalid("invalid", "username: must be more than dots", field="username")
+    if not user.first_name.isprintable():
+        raise Invalid("invalid", "name: must be printable characters", field="name")
+    if User.objects.filter(username__iexact=user.username).exists():
+        raise Conflict("taken", f"username: there is already a user {user.username}", field="username")
+    if user.email and User.objects.filter(email__iexact=user.email).exists():
+        raise Conflict("taken", f"email: there is already a user with the address {user.email}", field="email")
 
 
 def _admin(user: User) -> None:

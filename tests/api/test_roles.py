@@ -51,6 +51,12 @@ TABLE: list[tuple[str, str, Any, str]] = [
     ("GET", "/tokens/", None, "401 200 200 200 200 200 200"),
     ("POST", "/tokens/", {"name": "t", "scopes": ["read"]}, "401 201 201 201 201 201 201"),
     ("POST", "/tokens/", {"name": "t", "scopes": ["read"], "user": "{guest}"}, "401 403 403 403 403 403 201"),
+    ("GET", "/users/", None, "401 403 403 403 403 403 200"),
+    ("POST", "/users/", {"username": "new"}, "401 403 403 403 403 403 201"),
+    ("POST", "/users/{guest}/reset-password/", None, "401 403 403 403 403 403 200"),
+    ("POST", "/users/nobody/reset-password/", None, "401 403 403 403 403 403 404"),
+    ("POST", "/users/{guest}/deactivate/", None, "401 403 403 403 403 403 200"),
+    ("POST", "/users/{guest}/activate/", None, "401 403 403 403 403 403 200"),
 ]
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from api.scopes import Scope
 from rota_client import cli, codes
 from rota_client.client import ApiError, Client
+from teams.models import User
 from tests.api.asking import fresh_world, token_text
 from tests.api.serving import serving
 from tests.integration.world import World
@@ -167,6 +168,25 @@ def test_tokens_are_made_used_and_revoked(terminal: Terminal) -> None:
     said = terminal.run("job", "list", status=codes.NO_PERMISSION, ROTA_TOKEN=token).stderr
     assert "wrong, expired or revoked" in said
     assert "rota login" in said
+
+
+def test_users_are_added_and_given_new_passwords(terminal: Terminal) -> None:
+    made = terminal.run("user", "add", "ada", "--email", "ada@example.org", "--full-name", "Ada L.")
+    password = made.stdout.strip()
+    assert "it is not shown again" in made.stderr
+    assert User.objects.get(username="ada").check_password(password)
+    assert terminal.values("user", "add", "grace", "--admin")["admin"] is True
+    listed = terminal.run("user", "list").stdout
+    assert "ada@example.org" in listed
+    assert password not in listed
+    new = terminal.run("user", "reset-password", "ada").stdout.strip()
+    ada = User.objects.get(username="ada")
+    assert (ada.check_password(new), ada.check_password(password)) == (True, False)
+    assert "username: there is already a user ada" in terminal.run("user", "add", "ada", status=codes.FAILED).stderr
+    assert "username: " in terminal.run("user", "add", "a b", status=codes.USAGE).stderr
+    assert "no user eve" in terminal.run("user", "reset-password", "eve", status=codes.FAILED).stderr
+    mine = token_text(terminal.world.ann)
+    terminal.run("user", "list", status=codes.NO_PERMISSION, ROTA_TOKEN=mine)
 
 
 def test_login_keeps_address_and_token_to_oneself(terminal: Terminal, tmp_path: Path) -> None:
