@@ -1,6 +1,6 @@
 """The books of one decision: what each team holds, what it may still have, and what it has had before."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from quotas.limits import ANY_MODEL, NANO, Bound, Quota
@@ -26,7 +26,10 @@ class Share(NamedTuple):
 
 
 class Accounts:
-    """Use per account in nano-GPU, growing with each start of the decision; ``version`` counts its changes."""
+    """Use per account in nano-GPU, growing with each start of the decision.
+
+    ``version`` counts the changes, ``versions`` per team those that its standing may depend on.
+    """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float, gated: Mapping[str, Hold]) -> None:
         self.table = snapshot.limits.at(snapshot.epoch + now)
@@ -44,10 +47,12 @@ class Accounts:
         self._epoch = snapshot.epoch
         self._clock: dict[float, str] = {}
         self.version = 0
+        self.versions = [0] * len(self.totals)
         self._headroom: dict[tuple[int, str], int] = {}
         self._least: dict[tuple[int, tuple[str, ...]], int] = {}
         self._bound: dict[int, bool] = {}
-        self._ratios: dict[tuple[int, tuple[str, ...]], float | None] = {}
+        self._ratios: dict[tuple[int, tuple[str, ...]], tuple[int, float | None]] = {}
+        self._affected: dict[int, tuple[int, ...]] = {}
         self._entitlements: dict[tuple[int, tuple[str, ...]], int] = {}
         self._shares: dict[tuple[int, tuple[str, ...]], Share | None] = {}
         self._owed: dict[tuple[int, tuple[str, ...], tuple[int, ...]], Share | None] = {}
@@ -66,10 +71,13 @@ class Accounts:
     def guaranteed_share(self, lane: Lane) -> float | None:
         """Used ÷ guaranteed on the models that a lane may use, None where its team has no guaranteed share of them."""
         key = (lane.team, lane.fit.models)
-        if key not in self._ratios:
-            share = self.guaranteed(*key)
-            self._ratios[key] = None if share is None or not share.amount else self.total(share.slots) / share.amount
-        return self._ratios[key]
+        known = self._ratios.get(key)
+        if known is not None and known[0] == self.versions[lane.team]:
+            return known[1]
+        share = self.guaranteed(*key)
+        ratio = None if share is None or not share.amount else self.total(share.slots) / share.amount
+        self._ratios[key] = (self.versions[lane.team], ratio)
+        return ratio
 
     def entitlement(self, team: int, models: tuple[str, ...]) -> int:
         """Nano-GPU that a team is owed on some models and does not hold; 0 or less where it holds it all."""
@@ -222,12 +230,12 @@ class Accounts:
 
     def enter(self, team: int, amounts: tuple[tuple[str, int], ...]) -> None:
         """Enter what a start, or a claim, counts for."""
-        self._forget()
+        self._forget(team)
         self.add(self.used, team, amounts, 1)
 
     def charge(self, team: int, ledger: Ledger, placed: list[Placed]) -> None:
         """Enter a start."""
-        self._forget()
+        self._forget(team)
         used, charges, nodes = self.used, self.table.charges[team], ledger.inventory.nodes
         for each, _, position, gpus in placed:
             node = nodes[position]
@@ -235,11 +243,27 @@ class Accounts:
             for slot in charges[node.model]:
                 used[slot] += amount
 
-    def _forget(self) -> None:
-        """The books change: what was worked out from them no longer holds."""
+    def _forget(self, team: int) -> None:
+        """The books of a team change: what was worked out from them no longer holds."""
         self.version += 1
-        for known in (self._headroom, self._least, self._ratios, self._entitlements):
-            known.clear()
+        if team not in self._affected:
+            self._affected[team] = tuple(self._whose_standing(team))
+        for other in self._affected[team]:
+            self.versions[other] += 1
+        self._headroom.clear()
+        self._least.clear()
+        self._entitlements.clear()
+
+    def _whose_standing(self, team: int) -> Iterator[int]:
+        """The teams whose standing may depend on what ``team`` holds: it, and who goes by the numbers of its line."""
+        line = set(self.tree.lineage[team])
+        for other, lineage in enumerate(self.tree.lineage):
+            for member in lineage:
+                if member in line:
+                    yield other
+                    break
+                if ANY_MODEL in self.table.numbers[member]:
+                    break  # nobody above it is asked
 
 
 def nodes_without(fit: Fit, barred: list[str]) -> int:

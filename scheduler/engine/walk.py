@@ -1,7 +1,7 @@
 """The walk over the waiting jobs in order: each starts, takes what it has a right to, or meets a stop."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 
@@ -123,13 +123,15 @@ class Walk:
         """Start jobs in order until every lane is empty or stopped."""
         queues = self._queues()
         line = [self._entry(number, queue) for number, queue in enumerate(queues)]
-        seen = [self.accounts.version] * len(queues)
+        teams = [self.lanes[queue[0][3]].team for queue in queues]
+        seen = [self.accounts.versions[team] for team in teams]
         heapify(line)
         while line:
             number = line[0][4]
             queue = queues[number]
-            if seen[number] != self.accounts.version:  # somebody has got something since: has its standing changed?
-                seen[number] = self.accounts.version
+            version = self.accounts.versions[teams[number]]
+            if seen[number] != version:  # something has been got since that may have changed its standing
+                seen[number] = version
                 entry = self._entry(number, queue)
                 if entry != line[0]:
                     heapreplace(line, entry)
@@ -141,12 +143,12 @@ class Walk:
                 heappop(line)
 
     def _queues(self) -> list[list[Head]]:
-        """The heads of the lanes, as a heap for each team and choice of models: its jobs share one standing."""
-        queues: dict[tuple[int, tuple[str, ...]], list[Head]] = {}
+        """The heads of the lanes, as a heap for each set of lanes that share one standing."""
+        queues: dict[Hashable, list[Head]] = {}
         for position, lane in enumerate(self.lanes):
             head = self._head(position, 0)
             if head is not None:
-                queues.setdefault((lane.team, lane.fit.models), []).append(head)
+                queues.setdefault(self.discipline.shared_by(lane, self.accounts), []).append(head)
         for queue in queues.values():
             heapify(queue)
         return list(queues.values())
@@ -204,7 +206,7 @@ class Walk:
 
     def _entry(self, number: int, queue: list[Head]) -> Entry:
         urgency, submitted, sequence, position, _ = queue[0]
-        standing = self.discipline(self.lanes[position], self.accounts)
+        standing = self.discipline.standing(self.lanes[position], self.accounts)
         return (urgency, standing, submitted, sequence, number)
 
     def _try(self, lane: Lane, job: PendingJob) -> Stop | None:

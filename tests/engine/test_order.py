@@ -54,6 +54,11 @@ def test_what_a_team_got_on_one_model_counts_on_another() -> None:
     assert board.started() == ["x1", "y", "x2"]
 
 
+def test_what_a_team_got_counts_for_a_sibling_that_goes_by_the_same_number() -> None:
+    board = Board("n1: 8 H100", "lab H100:4; a<lab; b<lab; z H100:4", "x a 1; y b 1; w z 1", queueing="capacity")
+    assert board.started() == ["x", "w", "y"]
+
+
 @pytest.mark.parametrize("queueing", ["fifo", "fair", "capacity"])
 def test_requeued_job_keeps_its_place(queueing: str) -> None:
     board = Board(ROOMY, "a", "x a 1 at=1 seq=1; y a 1 at=2 seq=2; z a 1 at=3 seq=3", queueing=queueing)

@@ -142,7 +142,7 @@ LINE = (
     Guard("priority", WALK, "return (-job.priority, job.submitted", "return (0, job.submitted",
           _order("fifo: priority before submission")),
     Guard("standing looked at again", WALK, "if entry != line[0]:", "if False:",
-          _tests("order", "test_what_a_team_got_on_one_model_counts_on_another")),
+          _tests("order", "test_what_a_team_got_counts_for_a_sibling_that_goes_by_the_same_number")),
     Guard("place of a requeued job", ROSTER, "if not jobs or jobs[-1].order <= job.order:", "if True:",
           _tests("order", "test_requeued_job_keeps_its_place[fifo]")),
     Guard("weights", ACCOUNTS, " / self._weights[team]", "", _order("fair: weights")),

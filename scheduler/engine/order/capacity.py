@@ -10,3 +10,9 @@ def capacity(lane: Lane, accounts: Accounts) -> tuple[int, float]:
     if share is not None and share < 1:
         return (0, share)
     return (1, accounts.fair_standing(lane.team))
+
+
+def one_per_share(lane: Lane, accounts: Accounts) -> tuple[int, tuple[int, ...]]:
+    """The lanes of a team stand alike whose models have the same guaranteed share."""
+    share = accounts.guaranteed(lane.team, lane.fit.models)
+    return lane.team, () if share is None else share.slots

@@ -106,7 +106,7 @@ class _Line:
 
     def __init__(self, accounts: Accounts, policy: Policy, out: set[str]) -> None:
         self._accounts = accounts
-        self._standing = DISCIPLINES[policy.queueing]
+        self._standing = DISCIPLINES[policy.queueing].standing
         self._out = out
 
     def before(self, lane: Lane, job: PendingJob, lanes: list[Lane], named: int) -> tuple[int, int, tuple[Before, ...]]:
