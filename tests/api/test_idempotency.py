@@ -20,6 +20,7 @@ AT_ONCE = 20
 
 @pytest.mark.django_db(transaction=True)
 def test_twenty_at_once_make_one_job(services: Services) -> None:
+    """C61, as all of this file."""
     world = fresh_world()
     token, gate = asker(world.ann).token, threading.Barrier(AT_ONCE)
 

@@ -51,6 +51,7 @@ def test_both_spellings_of_an_address_are_one(ann: Asker) -> None:
 
 @pytest.mark.parametrize(("letters", "status"), [(1, 201), (63, 201), (64, 201), (200, 201), (201, 400)])
 def test_names_of_up_to_200_letters_are_taken(ann: Asker, letters: int, status: int) -> None:
+    """C59."""
     said = ann.post("/jobs/", HELLO | {"name": "n" * letters}, status=status)
     if status == 400:
         assert said["code"] == "invalid"

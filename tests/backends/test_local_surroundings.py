@@ -142,7 +142,7 @@ def test_what_cannot_be_started_ends_with_a_word(
 
 
 def test_the_output_rotates_and_offsets_go_on(local: LocalHarness) -> None:
-    """Segments of 64 KiB, three of them: of 40,000 lines of 10 bytes only the last stay, with their offsets."""
+    """C73. Segments of 64 KiB, three of them: of 40,000 lines of 10 bytes only the last stay, with their offsets."""
     program = "print('\\n'.join(f'{n:09d}' for n in range(40000)))"
     local.backend.launch(local.command("job.1", sys.executable, "-c", program))
     assert ended(local, "job.1").exit_code == 0

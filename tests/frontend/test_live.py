@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -248,6 +249,33 @@ def test_the_map_comes_whole_and_then_in_changes(world: World) -> None:
         assert HEAD.unpack(patch[: HEAD.size])[2] == 1
         assert patch[HEAD.size :] == b"\x00\x00\x00\x00\x02"
         await socket.leave()
+
+    async_to_sync(talk)()
+
+
+def test_a_slow_reader_costs_one_message_however_much_happens() -> None:
+    """C71: a thousand changes while the reader takes one message are one more, and that one is the latest."""
+
+    async def talk() -> None:
+        reader, sent, ready = LiveConsumer(), [], asyncio.Event()
+        reader.topics, reader.maps, reader.pending, reader.version = frozenset({"jobs"}), {}, set(), 0
+        reader.due = asyncio.Event()
+
+        async def send(text_data: str) -> None:
+            sent.append(json.loads(text_data))
+            await ready.wait()
+
+        reader.send = send
+        sending = asyncio.create_task(reader._send_news())
+        for version in range(1, 1001):
+            await reader.live_news({"version": version, "jobs": None})
+            await asyncio.sleep(0)
+        assert len(sent) == 1
+        assert len(reader.pending) == 1
+        ready.set()
+        await asyncio.sleep(0.05)
+        sending.cancel()
+        assert [message["version"] for message in sent][1:] == [1000]
 
     async_to_sync(talk)()
 

@@ -28,6 +28,7 @@ def test_text(data: bytes, text: str) -> None:
 
 
 def test_what_is_cut_off_waits_for_the_rest() -> None:
+    """C73: a piece of a log may end in the middle of a character."""
     assert plain_text(b"a\x1b[3", last=False) == ("a", 1)
     assert plain_text("a中".encode()[:-1], last=False) == ("a", 1)
     assert plain_text("a中".encode()[:-1], last=True)[1] == 3
