@@ -182,9 +182,7 @@ class Walk:
         for lane in self.resizing.idle_lanes(busy):
             job = lane.jobs[0]
             allowed = self.accounts.allowed_nodes(lane)
-            bound = self.reservations is not None and self.reservations.made
-            caps = self.reservations.caps(job) if bound and self.reservations is not None else NO_CAPS
-            placed = place(self.ledger, lane.fit, self.strategy, allowed, caps) if allowed else None
+            placed = place(self.ledger, lane.fit, self.strategy, allowed, self._caps(job)) if allowed else None
             if placed is not None:
                 self._start(lane, job, placed)
 
@@ -227,8 +225,7 @@ class Walk:
         if self.throttle.limited and (self.throttle.hold_all() or self.throttle.hold_team(lane.team, job.team)):
             return Stop(job, Reason.BACKPRESSURE)
         full = self._too_few_cards(lane)
-        bound = self.reservations is not None and bool(self.reservations.made) and not full
-        caps = self.reservations.caps(job) if bound and self.reservations is not None else NO_CAPS
+        caps = NO_CAPS if full else self._caps(job)
         placed = None if full else place(self.ledger, lane.fit, self.strategy, allowed, caps)
         if placed is not None:
             self._start(lane, job, placed)
@@ -288,12 +285,19 @@ class Walk:
         self._enter_claim(lane, job, claim, locate(self.ledger, lane.shape, claim.pieces) or [])
         return TAKEN
 
+    def _caps(self, job: PendingJob) -> Mapping[int, int]:
+        """What reservations leave to a job on each node."""
+        if self.reservations is None or not self.reservations.made:
+            return NO_CAPS
+        return self.reservations.caps(job)
+
     def _caps_after(
         self, job: PendingJob, given_up: Iterable[tuple[RunningJob, tuple[Piece, ...]]]
     ) -> Mapping[int, int]:
         """What reservations leave to a job on each node once others have given up some pieces."""
-        bound = self.reservations is not None and bool(self.reservations.made)
-        return self.reservations.caps_after(job, given_up) if bound and self.reservations is not None else NO_CAPS
+        if self.reservations is None or not self.reservations.made:
+            return NO_CAPS
+        return self.reservations.caps_after(job, given_up)
 
     def _give_up(self, found: Found, job: PendingJob, cause: Cause | None) -> None:
         """Plan the end of whole jobs, and the shrinking of elastic ones."""
@@ -321,8 +325,7 @@ class Walk:
     def _in_its_size(self, lane: Lane, job: PendingJob) -> Lane:
         """The lane with an elastic job in the largest size of the hour that fits now, or in its least."""
         size = size_at(job, self.resizing.moment)
-        bound = self.reservations is not None and bool(self.reservations.made)
-        caps = self.reservations.caps(job) if bound and self.reservations is not None else NO_CAPS
+        caps = self._caps(job)
         low, high, best = size.least, size.wanted, self._with_replicas(lane, size.least, size.vram_mib)
         while low <= high:
             middle = high if high == size.wanted and low == size.least else (low + high + 1) // 2
