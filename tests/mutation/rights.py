@@ -98,8 +98,8 @@ TAKING = (
           _reclaim("two of them for two jobs")),
     Guard("limits once they have left", TAKE, "return self._accounts.allowed_after(fit, lane.team, used) & within",
           "return fit.nodes & within", _preempt("the limit of its team")),
-    Guard("no right cuts into reservations", WALK,
-          "return self.reservations.caps_after(job, given_up)", "return NO_CAPS", _tests("reservations", "test_nobody_takes_reserved_cards_by_another_right")),
+    Guard("no right cuts into reservations", WALK, "return self.reservations.caps_after(job, given_up)",
+          "return NO_CAPS", _tests("reservations", "test_nobody_takes_reserved_cards_by_another_right")),
 )  # fmt: skip
 
 HOLES = (
