@@ -100,6 +100,7 @@ class Taking:
         self._candidates: list[Candidate] | None = None
         self._parts: dict[str, list[Unit]] = {}
         self._hopes: dict[Right, Hope] = {}
+        self._numbers: dict[tuple[int, tuple[str, ...]], tuple[tuple[str, tuple[int, ...]], ...]] = {}
 
     def for_job(self, lane: Lane, job: PendingJob, future: Callable[[], Ledger], caps: CapsAfter) -> Verdict | None:
         """What ``job`` may take so that it starts; None where it has no right to anything.
@@ -112,8 +113,9 @@ class Taking:
             if verdict.found is not None:
                 return verdict
         waiting_for_loans: Verdict | None = None
-        if self._policy.reclaim.enabled and self._entitled_on(lane):
-            verdict = self._try(lane, job, Cause.RECLAIM, future, caps)
+        entitled = self._entitled_on(lane) if self._policy.reclaim.enabled else ()
+        if entitled:
+            verdict = self._try(lane, job, Cause.RECLAIM, future, caps, entitled)
             if verdict.found is not None:
                 return verdict
             waiting_for_loans = verdict if verdict.opens < NEVER else None
@@ -150,18 +152,25 @@ class Taking:
 
     def _entitled_on(self, lane: Lane) -> tuple[str, ...]:
         """The models on which the team stays within its guaranteed number with this job."""
-        fit = lane.fit
-        left = {model: self._accounts.entitlement(lane.team, (model,)) for model in fit.models}
-        return tuple(model for model in fit.models if left[model] > 0 and fit.needs(model) <= left[model])
+        fit, accounts = lane.fit, self._accounts
+        return tuple(
+            [model for model in fit.models if 0 < fit.needs(model) <= accounts.entitlement(lane.team, (model,))]
+        )
 
     def _try(
-        self, lane: Lane, job: PendingJob, cause: Cause | None, future: Callable[[], Ledger], caps: CapsAfter
+        self,
+        lane: Lane,
+        job: PendingJob,
+        cause: Cause | None,
+        future: Callable[[], Ledger],
+        caps: CapsAfter,
+        entitled: tuple[str, ...] = (),
     ) -> Verdict:
         """Look first whether all that may be taken would be enough, then for the smallest part of it that is.
 
         The first look may go by books of a moment ago: starts since have only left less, so it never says no wrongly.
         """
-        right = self._right(cause, lane, job)
+        right = self._right(cause, lane, job, entitled)
         hope = self._hopes.get(right) or self._hope(right, future)
         if not hope.units and not self.taken and not self._stopping:
             return Verdict(cause, None, hope.opens)
@@ -187,13 +196,16 @@ class Taking:
             self._hopes.pop(right)
         return Verdict(cause, found, hope.opens)
 
-    def _right(self, cause: Cause | None, lane: Lane, job: PendingJob) -> Right:
+    def _right(self, cause: Cause | None, lane: Lane, job: PendingJob, entitled: tuple[str, ...]) -> Right:
         if cause is Cause.PREEMPTION:
             return Right(cause, priority=job.priority)
         if cause is None:
             return Right(cause)
         gave_way = job.returning or lane.number < 0  # a job that runs asks back what it may have given up
-        numbers = tuple((model, self._accounts.promised_by(lane.team, model)) for model in self._entitled_on(lane))
+        numbers = self._numbers.get((lane.team, entitled))
+        if numbers is None:
+            numbers = tuple((model, self._accounts.promised_by(lane.team, model)) for model in entitled)
+            self._numbers[lane.team, entitled] = numbers
         return Right(cause, job.priority if gave_way else ANY_PRIORITY, numbers)
 
     def _hope(self, right: Right, future: Callable[[], Ledger]) -> Hope:
