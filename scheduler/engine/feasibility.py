@@ -14,9 +14,8 @@ from scheduler.engine.ledger import Ledger
 from scheduler.engine.placement.binpack import Binpack
 from scheduler.engine.placement.fit import Fit
 from scheduler.engine.placement.gang import place, undo
-from scheduler.engine.reasons import Hold, Reason, hold
+from scheduler.engine.reasons import Hold, Reason, hold, listed
 
-NAMES_SHOWN = 3
 _BINPACK = Binpack()
 
 
@@ -244,6 +243,4 @@ def _gib(mib: int) -> float:
 
 
 def _names(inventory: Inventory, nodes: int) -> str:
-    names = [inventory.names[node] for node in members(nodes)]
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(names[:NAMES_SHOWN]) + more
+    return listed([inventory.names[node] for node in members(nodes)])

@@ -1,7 +1,10 @@
 """Why a job waits: the one ordered table of reasons, read by scenarios, API, CLI and pages alike."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
+
+NAMES_SHOWN = 3
 
 
 class Reason(StrEnum):
@@ -53,6 +56,12 @@ class Hold(NamedTuple):
     def message(self) -> str:
         """The sentence people read, in English."""
         return self.template.format(**dict(self.facts))
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def hold(reason: Reason, template: str, **facts: object) -> Hold:

@@ -24,12 +24,11 @@ from scheduler.engine.preempt.claims import Where, in_service, locate, release, 
 from scheduler.engine.preempt.claims import hold as hold_spots
 from scheduler.engine.preempt.search import Found
 from scheduler.engine.preempt.taking import Taking
-from scheduler.engine.reasons import Hold, Reason, hold
+from scheduler.engine.reasons import Hold, Reason, hold, listed
 from scheduler.engine.resizing import Resizing
 from scheduler.engine.snapshot import Lane, RunningJob, Snapshot
 from scheduler.engine.throttle import Throttle
 
-NODES_NAMED = 3
 TAKINGS_AT_MOST = 32
 """Jobs that may take from others in one decision: each is proven to start, and a decision has to end."""
 
@@ -378,9 +377,8 @@ def being_vacated(claim: Claim) -> Hold:
     """Why the winner of a claim waits."""
     nodes = sorted({piece.node for piece in claim.pieces}, key=natural)
     gpus = sum(len(piece.gpus) for piece in claim.pieces)
-    more = f" and {len(nodes) - NODES_NAMED} more" if len(nodes) > NODES_NAMED else ""
     return hold(
         Reason.STOPPING, "waits for {gpus} {what} to be vacated on {nodes}",
         gpus=gpus, what=label(ANY_MODEL, gpus),
-        nodes=", ".join(nodes[:NODES_NAMED]) + more,
+        nodes=listed(nodes),
     )  # fmt: skip
